@@ -174,6 +174,7 @@ void visit(V& v, AttachRequest& m) {
   v(7, m.api);
   v(8, m.api_digest);
   v(9, m.transports);
+  v.unless_empty(10, m.insists_on_sealing);
 }
 
 template <typename V>
@@ -184,6 +185,7 @@ void visit(V& v, AttachReply& m) {
   v(4, m.bulk_channels);
   v(5, m.descriptor_socket);
   v(6, m.transports);
+  v.unless_empty(7, m.sealed);
 }
 
 template <typename V>
@@ -191,6 +193,14 @@ void visit(V& v, JoinRequest& m) {
   v(1, m.session_id);
   v(2, m.session_secret);
   v(3, m.channel);
+  v.unless_empty(4, m.proof);
+}
+
+template <typename V>
+void visit(V& v, SecuredAttach& m) {
+  v(1, m.key);
+  v(2, m.lease_id);
+  v(3, m.message);
 }
 
 template <typename V>
@@ -218,6 +228,8 @@ void visit(V& v, Hello& m) {
   v(uint16_t(Feature::kProductVersion), m.product_version);
   v.unless_empty(uint16_t(Feature::kToken), m.token);
   v(uint16_t(Feature::kBulkChannels), m.bulk_channels);
+  v.unless_empty(uint16_t(Feature::kProvesLater), m.proves_later);
+  v.unless_empty(uint16_t(Feature::kNonce), m.nonce);
 }
 
 // ---- the two that walk them ----
@@ -403,6 +415,7 @@ TENDRIL_CONTROL_MESSAGE(LeaseReply)
 TENDRIL_CONTROL_MESSAGE(ListReply)
 TENDRIL_CONTROL_MESSAGE(AttachRequest)
 TENDRIL_CONTROL_MESSAGE(AttachReply)
+TENDRIL_CONTROL_MESSAGE(SecuredAttach)
 TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
 TENDRIL_CONTROL_MESSAGE(ChangeRequest)

@@ -27,7 +27,11 @@ enum class Feature : uint16_t {
   kToken = 4,           // client -> daemon: the shared secret; never logged
   // 5 was the boot id, before protocol 2; an offer of shared memory has it now
   kBulkChannels = 6,  // u16 wished / granted
+  // client -> daemon: it has proven nothing yet, and will prove itself in its request
+  kProvesLater = 20,
+  kNonce = 21,  // daemon -> client: fresh random bytes; attaching must be secured with them
 };
+inline constexpr size_t kNonceBytes = 32;
 
 struct Hello {
   uint16_t protocol_oldest = kProtocolVersion;
@@ -35,6 +39,8 @@ struct Hello {
   std::string product_version;
   std::string token;
   uint16_t bulk_channels = 0;
+  bool proves_later = false;
+  std::string nonce;
 };
 
 enum class Request : uint16_t {
@@ -50,6 +56,9 @@ enum class Request : uint16_t {
   // transport, and no connections are joined.
   kUse = 8,
   kChange = 9,  // ChangeRequest: new terms for a live lease (administration)
+  // SecuredAttach -> SecuredAttach: kAttach inside a handshake that proves to each end that the
+  // other knows a secret (session/control/secure_attach.h)
+  kSecuredAttach = 20,
 };
 
 // The version of this build, "0.1.0", for hello and messages.
@@ -209,6 +218,7 @@ struct AttachRequest {
   std::string api;
   uint64_t api_digest = 0;
   TransportOffers transports;
+  bool insists_on_sealing = false;  // it wants no session whose data travel in clear
 };
 
 struct AttachReply {
@@ -220,12 +230,25 @@ struct AttachReply {
   // there is none.
   std::string descriptor_socket;
   TransportAnswers transports;
+  bool sealed = false;  // connections of this session carry sealed records
 };
 
 struct JoinRequest {
   uint64_t session_id = 0;
-  std::string session_secret;
+  std::string session_secret;  // of a session that was attached without a handshake
   uint16_t channel = 0;
+  std::string proof;  // of one with a handshake: made with its key, for this request and channel
+};
+
+// What the two ends of a secured attach know in common.
+enum class AttachKey : uint8_t {
+  kLeaseSecret = 0,
+  kToken = 1,  // of a server with one secret
+};
+struct SecuredAttach {
+  AttachKey key = AttachKey::kLeaseSecret;
+  uint64_t lease_id = 0;  // whose secret it is
+  std::string message;    // of the handshake; the request or its answer is sealed in it
 };
 
 // ---- how they look on the wire (docs/wire.md) ----
@@ -244,8 +267,8 @@ inline constexpr uint16_t kHelloKind = 0;
 
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
 // unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest,
-// AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody, TransportOffers,
-// TransportAnswers.
+// AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
+// TransportOffers, TransportAnswers.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };

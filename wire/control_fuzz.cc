@@ -19,9 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes == 0) return 0;
   using namespace tendril::wire;  // NOLINT
   void (*const kinds[])(const uint8_t*, size_t) = {
-      attempt<Hello>,         attempt<LeaseRequest>, attempt<LeaseReply>,  attempt<ListReply>,
-      attempt<AttachRequest>, attempt<AttachReply>,  attempt<JoinRequest>, attempt<ReleaseRequest>,
-      attempt<PingBody>,      attempt<ChangeRequest>};
+      attempt<Hello>,         attempt<LeaseRequest>,   attempt<LeaseReply>,
+      attempt<ListReply>,     attempt<AttachRequest>,  attempt<AttachReply>,
+      attempt<JoinRequest>,   attempt<ReleaseRequest>, attempt<PingBody>,
+      attempt<ChangeRequest>, attempt<SecuredAttach>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

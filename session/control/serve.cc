@@ -127,6 +127,8 @@ bool Conversation::handle(const Message& message) {
       Status changed = handler_->change(request);
       return changed.ok() ? answer(message.kind, {}) : refuse(message.kind, changed);
     }
+    case wire::Request::kSecuredAttach:
+      break;
     case wire::Request::kRelease: {
       wire::ReleaseRequest request;
       if (!message.read(&request)) return malformed(message.kind);

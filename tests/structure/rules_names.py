@@ -30,6 +30,7 @@ PATH = re.compile(
 FIXTURES = {"tests/structure/test_names.py", "tests/structure/rules_names.py"}
 # Other people's names that are spelt like ours, and examples of spelling.
 ELSEWHERE = {
+    "BearSSL",
     "CuPy",
     "NaNs",
     "ThreadSanitizer",

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/sealed/sealed.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/socket.h"
 #include "transport/testing/faulty.h"
@@ -22,8 +23,10 @@
 namespace tendril::transport {
 
 // "shaped": a unix socket with 100 us each way and 4 GB/s. "faulty": a channel that moves bytes in
+// shreds. "sealed": TCP with a new key after every third record. "sealed_faulty": the same in
 // shreds.
-inline constexpr const char* kTransports[] = {"unix", "tcp", "shm", "loopback", "shaped", "faulty"};
+inline constexpr const char* kTransports[] = {"unix",   "tcp",    "shm",    "loopback",
+                                              "shaped", "faulty", "sealed", "sealed_faulty"};
 
 struct ChannelSet {
   std::unique_ptr<Channel> command;
@@ -46,6 +49,21 @@ inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
   return socket_channel(std::move(client));
 }
 
+inline std::unique_ptr<Channel> in_shreds(std::unique_ptr<Channel> inner) {
+  Faults faults;
+  faults.short_pieces = true;
+  return faulty(std::move(inner), faults);
+}
+
+// Both ends of a sealed channel over the ends of another.
+inline std::unique_ptr<Channel> sealed_pair(std::unique_ptr<Channel> here,
+                                            std::unique_ptr<Channel>* there, uint16_t number = 0,
+                                            uint64_t records_per_key = 3) {
+  const std::string key(kSessionKeyBytes, 'k');
+  *there = sealed(std::move(*there), key, number, SealedEnd::kWorker, records_per_key).take();
+  return sealed(std::move(here), key, number, SealedEnd::kClient, records_per_key).take();
+}
+
 inline void make_channels(const char* name, size_t bulk, ChannelSet* client, ChannelSet* worker) {
   if (strcmp(name, "shm") == 0) {
     ShmSizes sizes;
@@ -66,13 +84,14 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
   auto one = [&](std::unique_ptr<Channel>* there) {
     if (strcmp(name, "tcp") == 0) return tcp_pair(there);
     if (strcmp(name, "loopback") == 0) return loopback_pair(there).take();
+    if (strncmp(name, "sealed", 6) == 0) {
+      std::unique_ptr<Channel> here = tcp_pair(there);
+      if (strcmp(name, "sealed") != 0) here = in_shreds(std::move(here));
+      return sealed_pair(std::move(here), there);
+    }
     std::unique_ptr<Channel> here = unix_pair(there).take();
     if (strcmp(name, "shaped") == 0) return shaped(std::move(here), {100, 4'000'000'000});
-    if (strcmp(name, "faulty") == 0) {
-      Faults faults;
-      faults.short_pieces = true;
-      return faulty(std::move(here), faults);
-    }
+    if (strcmp(name, "faulty") == 0) return in_shreds(std::move(here));
     return here;
   };
   client->command = one(&worker->command);
