@@ -7,11 +7,17 @@
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -260,6 +266,67 @@ TEST(Arbiter, ManyComeAndGo) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(arbiter->use_of(1).empty());
+}
+
+// Processor time of a thread of this process, by its name.
+uint64_t processor_ns_of(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::ifstream(task.path() / "comm") >> comm;
+    uint64_t ns = 0;
+    if (comm == name && std::ifstream(task.path() / "schedstat") >> ns) return ns;
+  }
+  return 0;
+}
+
+bool may_open(rlim_t descriptors) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, descriptors));
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= descriptors;
+}
+
+// Each launches once a second. A tenth of a processor is then 100 us for each launch.
+TEST(Arbiter, AThousandTenantsTakeLittleOfAProcessor) {
+  constexpr uint64_t kTenants = 1000, kLaunches = 3000;
+  if (!may_open(4 * kTenants)) GTEST_SKIP() << "too few descriptors for a thousand tenants";
+  const auto arbiter = make();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint64_t lease = 1; lease <= kTenants; ++lease) {
+    std::vector<wire::SliceGrant> grant = slice(4'000);
+    grant[0].gpu_index = static_cast<uint32_t>(lease % 4);
+    arbiter->open(lease, grant, {});
+    workers.push_back(std::make_unique<Worker>(arbiter.get(), kTenants + lease, lease));
+  }
+  const uint64_t before_ns = processor_ns_of("arbiter");
+  if (before_ns == 0) GTEST_SKIP() << "the kernel does not count this thread's time";
+  std::vector<Worker*> waiting;
+  uint64_t begun = 0, done = 0, next_ns = base::now_ns();
+  for (const uint64_t end_ns = next_ns + 40 * kSecond;
+       done < kLaunches && base::now_ns() < end_ns;) {
+    for (auto at = waiting.begin(); at != waiting.end();) {
+      const bool has_it = (*at)->holds();
+      if (has_it) (*at)->drain(false);
+      done += has_it ? 1 : 0;
+      at = has_it ? waiting.erase(at) : at + 1;
+    }
+    if (begun < kLaunches && base::now_ns() >= next_ns) {
+      waiting.push_back(workers[begun++ % kTenants].get());
+      waiting.back()->want();
+      next_ns += kMs;
+    }
+    sleep_ns(kMs / 5);
+  }
+  EXPECT_EQ(done, kLaunches);
+  const uint64_t each_ns = (processor_ns_of("arbiter") - before_ns) / kLaunches;
+  printf("a launch costs the arbiter %.1f us\n", static_cast<double>(each_ns) / 1e3);
+  EXPECT_LT(each_ns, 100'000u);
+  const uint64_t ending_ns = base::now_ns();
+  for (uint64_t lease = 1; lease <= kTenants; ++lease) {
+    workers[lease - 1]->leave();
+    arbiter->close(lease);
+  }
+  EXPECT_LT(base::now_ns() - ending_ns, kSecond);
 }
 
 }  // namespace

@@ -72,19 +72,87 @@ void LeaseTurns::enlist(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   Gpu& on = gpu(tenant->gpu_index);
   on.policy.add(now_ns, tenant->id, policy_terms(*lease, *tenant));
   on.tenants[tenant->id] = {lease, tenant};
+  Class& among = on.classes[lease->terms.priority];
+  ++among.tenants;
+  if (tenant->wanted_ns != 0) note_wanted(&among, *tenant);
+  on.terms_changed = true;
   tenant->history = UseHistory();
   tenant->history.record(now_ns, tenant->used_before_ns);
 }
 
-void LeaseTurns::discharge(uint64_t now_ns, Tenant* tenant) {
+// The tenant wants a turn, or wanted one until now.
+void LeaseTurns::note_wanted(Class* among, const Tenant& tenant) {
+  if (tenant.wanted_ns >= among->last_ns) {
+    if (among->last != tenant.id) {
+      among->before_last = std::exchange(among->last, tenant.id);
+      among->before_last_ns = among->last_ns;
+    }
+    among->last_ns = tenant.wanted_ns;
+  } else if (tenant.wanted_ns > among->before_last_ns) {
+    among->before_last = tenant.id;
+    among->before_last_ns = tenant.wanted_ns;
+  }
+}
+
+void LeaseTurns::count_classes(Gpu* on) {
+  on->classes.clear();
+  for (const auto& [id, entry] : on->tenants) {
+    const auto& [lease, tenant] = entry;
+    Class& among = on->classes[lease->terms.priority];
+    ++among.tenants;
+    among.wanting += tenant->wanting;
+    if (tenant->wanted_ns != 0) note_wanted(&among, *tenant);
+  }
+}
+
+void LeaseTurns::set_wanting(uint64_t now_ns, Lease* lease, Tenant* tenant, bool wanting) {
+  Gpu& on = gpu(tenant->gpu_index);
+  Class& among = on.classes[lease->terms.priority];
+  if (wanting || tenant->wanting) {
+    tenant->wanted_ns = now_ns;
+    note_wanted(&among, *tenant);
+  }
+  among.wanting += wanting;
+  among.wanting -= tenant->wanting;
+  tenant->wanting = wanting;
+  on.policy.set_wanting(now_ns, tenant->id, wanting);
+  record_use(now_ns, tenant);
+}
+
+void LeaseTurns::set_claims(Tenant* tenant, bool claims) {
+  if (tenant->claims == claims) return;
+  tenant->claims = claims;
+  std::set<TurnPolicy::Tenant>& claiming = gpu(tenant->gpu_index).claiming;
+  if (claims)
+    claiming.insert(tenant->id);
+  else
+    claiming.erase(tenant->id);
+}
+
+// For a tenant that has work or had it until now. The use of the others does not grow.
+void LeaseTurns::record_use(uint64_t now_ns, Tenant* tenant) {
+  const TurnPolicy::Use use = gpu(tenant->gpu_index).policy.use(now_ns, tenant->id);
+  tenant->history.record(now_ns, tenant->used_before_ns + use.used_ns);
+}
+
+void LeaseTurns::discharge(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   Gpu& on = gpu(tenant->gpu_index);
   const TurnPolicy::Use use = on.policy.use(now_ns, tenant->id);
   tenant->used_before_ns += use.used_ns;
   tenant->waited_before_ns += use.waited_ns;
-  tenant->holding = tenant->wanting = false;
   on.retired_used_ns += use.used_ns;
   on.policy.remove(now_ns, tenant->id);
   on.tenants.erase(tenant->id);
+  const auto among = on.classes.find(lease->terms.priority);
+  --among->second.tenants;
+  among->second.wanting -= tenant->wanting;
+  if (among->second.last == tenant->id || among->second.before_last == tenant->id)
+    count_classes(&on);
+  else if (among->second.tenants == 0)
+    on.classes.erase(among);
+  tenant->holding = tenant->wanting = false;
+  set_claims(tenant, false);
+  on.terms_changed = true;
 }
 
 void LeaseTurns::open(uint64_t now_ns, uint64_t lease_id,
@@ -141,13 +209,18 @@ void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id,
   Lease* const lease = found->second.get();
   lease->terms = terms;
   for (Tenant& tenant : lease->tenants) {
+    if (tenant.free) continue;
+    count_classes(&gpu(tenant.gpu_index));
+    gpu(tenant.gpu_index).terms_changed = true;
+  }
+  for (Tenant& tenant : lease->tenants) {
     const bool was_free = tenant.free;
     tenant.share_millionths = slices[tenant.slice].share_millionths;
     tenant.whole = has_no_turns(slices[tenant.slice]);
     tenant.free = tenant.whole || !options_.turns;
     tenant.hardware_slice_us = usual_slice_us(tenant);
     if (!was_free && tenant.free) {
-      discharge(now_ns, &tenant);
+      discharge(now_ns, lease, &tenant);
     } else if (was_free && !tenant.free) {
       enlist(now_ns, lease, &tenant);
     } else if (!tenant.free) {
@@ -165,17 +238,18 @@ void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id,
       wake_(part.page);
     }
   }
-  settle_all(now_ns);
+  settle_those_of(now_ns, *lease);
 }
 
 void LeaseTurns::close(uint64_t now_ns, uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
-  for (Tenant& tenant : found->second->tenants) {
-    if (!tenant.free) discharge(now_ns, &tenant);
-  }
+  const std::unique_ptr<Lease> lease = std::move(found->second);
   leases_.erase(found);
-  settle_all(now_ns);
+  for (Tenant& tenant : lease->tenants) {
+    if (!tenant.free) discharge(now_ns, lease.get(), &tenant);
+  }
+  settle_those_of(now_ns, *lease);
 }
 
 void LeaseTurns::join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* page) {
@@ -188,6 +262,9 @@ void LeaseTurns::join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* pa
     Part& part = session->parts[tenant.slice];
     part.page = &page->slices[tenant.slice];
     describe(tenant, &part);
+    if (tenant.free) continue;
+    part.page->preempted_ns.store(gpu(tenant.gpu_index).policy.preempted_ns(tenant.id),
+                                  std::memory_order_relaxed);
   }
   lease->sessions.push_back(session.get());
   sessions_[session_id] = std::move(session);
@@ -196,17 +273,16 @@ void LeaseTurns::join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* pa
 void LeaseTurns::leave(uint64_t now_ns, uint64_t session_id) {
   const auto found = sessions_.find(session_id);
   if (found == sessions_.end()) return;
-  const auto lease = leases_.find(found->second->lease_id);
-  if (lease != leases_.end()) {
-    auto& sessions = lease->second->sessions;
-    sessions.erase(std::remove(sessions.begin(), sessions.end(), found->second.get()),
-                   sessions.end());
-    for (Tenant& tenant : lease->second->tenants) {
-      if (!tenant.free) read(now_ns, lease->second.get(), &tenant);
-    }
-  }
+  const std::unique_ptr<Session> session = std::move(found->second);
   sessions_.erase(found);
-  settle_all(now_ns);
+  const auto lease = leases_.find(session->lease_id);
+  if (lease == leases_.end()) return;
+  auto& sessions = lease->second->sessions;
+  sessions.erase(std::remove(sessions.begin(), sessions.end(), session.get()), sessions.end());
+  for (Tenant& tenant : lease->second->tenants) {
+    if (!tenant.free) read(now_ns, lease->second.get(), &tenant);
+  }
+  settle_those_of(now_ns, *lease->second);
 }
 
 // Stalled time in the turn that is over. 0 with several workers, because another one's work may
@@ -267,20 +343,20 @@ void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
     policy.charge(now_ns, tenant->id, newly_outside_ns(*lease, *tenant));
     policy.drained(now_ns, tenant->id, newly_stalled_ns(*lease, *tenant));
   }
-  if (wants || tenant->wanting) tenant->wanted_ns = now_ns;
-  tenant->wanting = wants;
-  policy.set_wanting(now_ns, tenant->id, wants);
+  set_wanting(now_ns, lease, tenant, wants);
 }
 
-uint64_t LeaseTurns::window_for(uint64_t now_ns, const Gpu& on, const Tenant& tenant) {
-  const int32_t priority = on.tenants.at(tenant.id).first->terms.priority;
+uint64_t LeaseTurns::window_for(uint64_t now_ns, const Gpu& on, const Lease& lease,
+                                const Tenant& tenant) {
   uint64_t window_ns = tenant.until_ns == TurnPolicy::kNever ? kWindowAloneNs : kWindowNs;
-  for (const auto& [id, entry] : on.tenants) {
-    const auto& [lease, other] = entry;
-    const bool of_late = other->wanted_ns != 0 && now_ns - other->wanted_ns < kAloneAfterNs;
-    if (other == &tenant || !(other->wanting || of_late)) continue;
+  for (const auto& [priority, among] : on.classes) {
+    const bool own = priority == lease.terms.priority;
+    const size_t wanting = among.wanting - (own && tenant.wanting ? 1 : 0);
+    const uint64_t last_ns = among.last == tenant.id ? among.before_last_ns : among.last_ns;
+    const bool of_late = last_ns != 0 && now_ns - last_ns < kAloneAfterNs;
+    if (wanting == 0 && !of_late) continue;
     window_ns =
-        std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
+        std::min(window_ns, priority > lease.terms.priority ? kWindowUnderHigherNs : kWindowNs);
   }
   if (on.overdue_millionths == 0) return window_ns;
   return std::max(window_ns, 2000 * slice_of_turn_us(on.overdue_millionths));
@@ -303,7 +379,7 @@ void LeaseTurns::give(const Tenant& tenant, Part* part) {
 bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease,
                        Tenant* tenant) {
   tenant->until_ns = turn.until_ns;
-  tenant->window_ns = window_for(now_ns, gpu(tenant->gpu_index), *tenant);
+  tenant->window_ns = window_for(now_ns, gpu(tenant->gpu_index), *lease, *tenant);
   bool held = false;
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
@@ -312,18 +388,26 @@ bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lea
     held |= part.held;
   }
   tenant->holding = held;
-  if (turn.begins) tenant->claims = false;
+  if (turn.begins) set_claims(tenant, false);
   return held;
+}
+
+std::vector<std::pair<LeaseTurns::Lease*, LeaseTurns::Tenant*>> LeaseTurns::holders(const Gpu& on) {
+  std::vector<std::pair<Lease*, Tenant*>> found;
+  for (const TurnPolicy::Tenant id : on.policy.active()) {
+    const auto& entry = on.tenants.at(id);
+    if (entry.second->holding) found.push_back(entry);
+  }
+  return found;
 }
 
 // Adapts the windows of turns without end. The window grows when no neighbour has come for a while.
 void LeaseTurns::fit_windows(uint64_t now_ns, Gpu* on) {
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
-    if (!tenant->holding || tenant->until_ns != TurnPolicy::kNever) continue;
-    const uint64_t window_ns = window_for(now_ns, *on, *tenant);
+  for (const auto& [lease, tenant] : holders(*on)) {
+    if (tenant->until_ns != TurnPolicy::kNever) continue;
+    const uint64_t window_ns = window_for(now_ns, *on, *lease, *tenant);
     if (window_ns != kWindowAloneNs && on->overdue_millionths == 0)
-      look_again_at(now_ns + kAloneAfterNs);
+      look_again_at(on, now_ns + kAloneAfterNs);
     if (window_ns == tenant->window_ns) continue;
     tenant->window_ns = window_ns;
     for (Session* const session : lease->sessions) {
@@ -350,15 +434,12 @@ uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& t
 // Hardware slices depend on which tenants are overdue and on their classes. Workers apply a new
 // value when they next look at their pages.
 void LeaseTurns::fit_hardware_slices(Gpu* on) {
-  uint64_t overdue_millionths = 0;
-  on->highest_priority = INT32_MIN;
-  on->lowest_priority = INT32_MAX;
-  for (const auto& [id, entry] : on->tenants) {
-    const int32_t priority = entry.first->terms.priority;
-    on->highest_priority = std::max(on->highest_priority, priority);
-    on->lowest_priority = std::min(on->lowest_priority, priority);
-    if (on->policy.is_overdue(id)) overdue_millionths += entry.second->share_millionths;
-  }
+  if (on->overdue_changes == on->policy.overdue_changes() && !on->terms_changed) return;
+  on->overdue_changes = on->policy.overdue_changes();
+  on->terms_changed = false;
+  const uint64_t overdue_millionths = on->policy.overdue_millionths();
+  on->highest_priority = on->classes.empty() ? INT32_MIN : on->classes.rbegin()->first;
+  on->lowest_priority = on->classes.empty() ? INT32_MAX : on->classes.begin()->first;
   const bool plain = overdue_millionths == 0 && on->highest_priority <= on->lowest_priority;
   if (plain && on->plain_slices) return;
   on->plain_slices = plain;
@@ -374,9 +455,10 @@ void LeaseTurns::fit_hardware_slices(Gpu* on) {
 }
 
 void LeaseTurns::tell_preempted(uint64_t now_ns, Gpu* on) {
-  if (on->plain_slices) return;
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
+  for (const TurnPolicy::Tenant id : on->policy.take_preempted()) {
+    const auto found = on->tenants.find(id);
+    if (found == on->tenants.end()) continue;
+    const auto& [lease, tenant] = found->second;
     const uint64_t ns = on->policy.use(now_ns, id).preempted_ns;
     for (Session* const session : lease->sessions)
       session->parts[tenant->slice].page->preempted_ns.store(ns, std::memory_order_relaxed);
@@ -393,11 +475,11 @@ void LeaseTurns::prepare(uint64_t now_ns, Gpu* on) {
   if (now_ns < ending.until_ns) {
     const uint64_t announce_ns = ending.until_ns - std::min(ending.until_ns, kAnnounceNs);
     if (lease->tenants.size() == 1 || ending.until_ns == on->announced_ns)
-      return look_again_at(ending.until_ns);
-    if (now_ns < announce_ns) return look_again_at(announce_ns);
+      return look_again_at(on, ending.until_ns);
+    if (now_ns < announce_ns) return look_again_at(on, announce_ns);
     on->announced_ns = ending.until_ns;
     claim_others(now_ns, lease, *tenant, false);
-    return look_again_at(ending.until_ns);
+    return look_again_at(on, ending.until_ns);
   }
   on->prepared_ns = ending.until_ns;
   listen_until_ns_ = std::max(listen_until_ns_, now_ns + kListenNs);
@@ -420,11 +502,8 @@ uint32_t LeaseTurns::lowest_held(uint64_t now_ns, const Lease& lease) {
 
 // If two leases have one GPU each and want the other's, the lease with the lower GPU gets both.
 bool LeaseTurns::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, uint32_t lowest) {
-  for (const auto& [id, entry] : on.tenants) {
-    const auto& [other, holder] = entry;
-    if (other == &lease || other->tenants.size() == 1 || !holder->holding ||
-        holder->until_ns <= now_ns)
-      continue;
+  for (const auto& [other, holder] : holders(on)) {
+    if (other == &lease || other->tenants.size() == 1 || holder->until_ns <= now_ns) continue;
     if (lowest_held(now_ns, *other) < lowest) return false;
   }
   return true;
@@ -440,15 +519,15 @@ void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first
     if (other.free || other.holding || other.slice == first.slice) continue;
     Gpu& on = gpu(other.gpu_index);
     if (!yields_to(now_ns, on, *lease, lowest)) continue;
-    other.claims = true;
+    set_claims(&other, true);
     other.claims_with = first.slice;
     read(now_ns, lease, &other);
-    if (!other.wanting) other.claims = false;
+    if (!other.wanting) set_claims(&other, false);
     if (!other.claims) continue;
-    const auto of_several = [](const auto& entry) {
-      return entry.second.second->holding && entry.second.first->tenants.size() > 1;
-    };
-    const bool at_once = std::any_of(on.tenants.begin(), on.tenants.end(), of_several);
+    const std::vector<std::pair<Lease*, Tenant*>> holding = holders(on);
+    const bool at_once = std::any_of(holding.begin(), holding.end(), [](const auto& entry) {
+      return entry.first->tenants.size() > 1;
+    });
     const TurnPolicy::Cut how = at_once ? TurnPolicy::Cut::kNow : TurnPolicy::Cut::kSoon;
     on.unsettled = true;
     awaits |= on.policy.claim(now_ns, other.id, cut ? how : TurnPolicy::Cut::kNone);
@@ -464,9 +543,8 @@ void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first
 // A turn has ended for another tenant's sake. The calls of its lease will soon stop on other GPUs,
 // too. So its turns there end as well, if others wait.
 void LeaseTurns::cut_others(uint64_t now_ns, Gpu* ended) {
-  for (const auto& [id, entry] : ended->tenants) {
-    const auto& [lease, holder] = entry;
-    if (!holder->holding || lease->tenants.size() == 1) continue;
+  for (const auto& [lease, holder] : holders(*ended)) {
+    if (lease->tenants.size() == 1) continue;
     for (Tenant& other : lease->tenants) {
       if (&other == holder || other.free || !other.holding) continue;
       gpu(other.gpu_index).policy.cut(now_ns, other.id);
@@ -476,20 +554,21 @@ void LeaseTurns::cut_others(uint64_t now_ns, Gpu* ended) {
 }
 
 void LeaseTurns::lapse_claims(uint64_t now_ns, Gpu* on) {
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
-    if (!tenant->claims) continue;
+  const std::vector<TurnPolicy::Tenant> claiming(on->claiming.begin(), on->claiming.end());
+  for (const TurnPolicy::Tenant id : claiming) {
+    const auto& [lease, tenant] = on->tenants.at(id);
     const Tenant& with = lease->tenants[tenant->claims_with];
     const TurnPolicy::Ending ending = gpu(with.gpu_index).policy.ending();
     if (with.holding || (ending.until_ns != TurnPolicy::kNever && ending.next == with.id)) continue;
-    tenant->claims = false;
+    set_claims(tenant, false);
     on->policy.disclaim(id);
     read(now_ns, lease, tenant);
   }
 }
 
 void LeaseTurns::settle(uint64_t now_ns, Gpu* on) {
-  on->unsettled = false;
+  on->unsettled = on->heard = false;
+  on->look_again_ns = TurnPolicy::kNever;
   lapse_claims(now_ns, on);
   for (bool again = true; again;) {
     again = false;
@@ -506,22 +585,18 @@ void LeaseTurns::settle(uint64_t now_ns, Gpu* on) {
       }
       // The turn ends at once. The tenant wants none until it rings.
       on->policy.drained(now_ns, turn.tenant);
-      on->policy.set_wanting(now_ns, turn.tenant, false);
-      tenant->wanting = false;
+      set_wanting(now_ns, lease, tenant, false);
       again = true;
     }
   }
   fit_windows(now_ns, on);
-  for (const auto& [id, entry] : on->tenants) {
-    Tenant* const tenant = entry.second;
-    tenant->history.record(now_ns, tenant->used_before_ns + on->policy.use(now_ns, id).used_ns);
-  }
+  for (const TurnPolicy::Tenant id : on->policy.active())
+    record_use(now_ns, on->tenants.at(id).second);
   prepare(now_ns, on);
-  look_again_at(on->policy.look_again_ns());
+  look_again_at(on, on->policy.look_again_ns());
 }
 
 void LeaseTurns::hear(uint64_t now_ns, const std::vector<uint64_t>& sessions) {
-  std::vector<Gpu*> concerned;
   for (const uint64_t session_id : sessions) {
     const auto found = sessions_.find(session_id);
     if (found == sessions_.end()) continue;
@@ -529,37 +604,40 @@ void LeaseTurns::hear(uint64_t now_ns, const std::vector<uint64_t>& sessions) {
     for (Tenant& tenant : lease->tenants) {
       if (tenant.free) continue;
       read(now_ns, lease, &tenant);
-      Gpu* const on = &gpu(tenant.gpu_index);
-      if (std::find(concerned.begin(), concerned.end(), on) == concerned.end())
-        concerned.push_back(on);
+      gpu(tenant.gpu_index).heard = true;
     }
   }
-  if (now_ns >= look_again_ns_) {
-    look_again_ns_ = TurnPolicy::kNever;
-    return settle_all(now_ns);
+  const bool looks = now_ns >= look_again_ns_;
+  for (auto& [index, on] : gpus_) {
+    // Claims depend on other GPUs, whose turns may be over.
+    const bool due = now_ns >= on->look_again_ns || (looks && !on->claiming.empty());
+    if (due || on->heard) settle(now_ns, on.get());
   }
-  for (Gpu* const on : concerned) settle(now_ns, on);
   settle_rest(now_ns);
 }
 
-void LeaseTurns::settle_all(uint64_t now_ns) {
-  for (auto& [index, on] : gpus_) settle(now_ns, on.get());
+void LeaseTurns::settle_those_of(uint64_t now_ns, const Lease& lease) {
+  for (const Tenant& tenant : lease.tenants) gpu(tenant.gpu_index).unsettled = true;
   settle_rest(now_ns);
 }
 
 // Settles the effects that one GPU's turns have on another's. A few rounds are usually enough. If
 // not, it continues a little later.
 void LeaseTurns::settle_rest(uint64_t now_ns) {
-  for (size_t rounds = 4; rounds != 0; --rounds) {
-    bool any = false;
+  bool any = true;
+  for (size_t rounds = 4; any && rounds != 0; --rounds) {
+    any = false;
     for (auto& [index, on] : gpus_) {
       if (!on->unsettled) continue;
       any = true;
       settle(now_ns, on.get());
     }
-    if (!any) return;
   }
-  look_again_at(now_ns + kWindowNs);
+  look_again_ns_ = TurnPolicy::kNever;
+  for (auto& [index, on] : gpus_) {
+    if (on->unsettled) look_again_at(on.get(), now_ns + kWindowNs);
+    look_again_ns_ = std::min(look_again_ns_, on->look_again_ns);
+  }
 }
 
 std::vector<wire::SliceUse> LeaseTurns::use_of(uint64_t now_ns, uint64_t lease_id) {

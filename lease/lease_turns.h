@@ -5,6 +5,9 @@
 // (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one tenant of its GPU. All
 // sessions on a slice have their turns together.
 //
+// A tenant without work costs nothing. So the time for each request depends on how many tenants of
+// the GPU have work, and not on how many there are.
+//
 // Apart from the pages it is pure: no clock, lock or file. daemon/arbiter.h calls it under its lock
 // and passes the time, which never runs backwards. Tests pass simulated time. The worker at the
 // other end of a page is not trusted. What it writes may cost time here, but never another's turn.
@@ -13,6 +16,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "lease/turn_policy.h"
@@ -99,25 +104,43 @@ class LeaseTurns {
     std::vector<Tenant> tenants;  // by slice
     std::vector<Session*> sessions;
   };
+  // The tenants of one priority on one GPU.
+  struct Class {
+    size_t tenants = 0, wanting = 0;
+    // The two that wanted a turn last: each of them can then see when another one did. 0: none.
+    TurnPolicy::Tenant last = 0, before_last = 0;
+    uint64_t last_ns = 0, before_last_ns = 0;
+  };
   struct Gpu {
     explicit Gpu(const TurnRules& rules) : policy(rules) {}
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
+    std::map<int32_t, Class> classes;  // by priority; none is empty
+    std::set<TurnPolicy::Tenant> claiming;
     uint64_t retired_used_ns = 0, turns = 0;
     uint64_t announced_ns = 0, prepared_ns = 0;  // the end of the turn for which this has been done
-    bool unsettled = false;  // another GPU's turns claimed or cut something here
+    uint64_t look_again_ns = TurnPolicy::kNever;
+    bool unsettled = false;        // another GPU's turns claimed or cut something here
+    bool heard = false;            // one of its workers rang
+    bool terms_changed = false;    // since the hardware slices were fitted
+    uint64_t overdue_changes = 0;  // of the policy, as of when the hardware slices were fitted
     int32_t highest_priority = 0, lowest_priority = 0;
     uint64_t overdue_millionths = 0;  // sum of the shares of overdue tenants
     bool plain_slices = true;         // hardware slices follow the shares alone
   };
 
-  void look_again_at(uint64_t at_ns) {
-    look_again_ns_ = at_ns < look_again_ns_ ? at_ns : look_again_ns_;
+  static void look_again_at(Gpu* on, uint64_t at_ns) {
+    on->look_again_ns = at_ns < on->look_again_ns ? at_ns : on->look_again_ns;
   }
   Gpu& gpu(uint32_t index);
   TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
   void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
-  void discharge(uint64_t now_ns, Tenant* tenant);
+  void discharge(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  static void count_classes(Gpu* on);
+  static void note_wanted(Class* among, const Tenant& tenant);
+  void set_wanting(uint64_t now_ns, Lease* lease, Tenant* tenant, bool wanting);
+  void set_claims(Tenant* tenant, bool claims);
+  void record_use(uint64_t now_ns, Tenant* tenant);
   uint32_t usual_slice_us(const Tenant& tenant) const;
   uint32_t slice_us(const Gpu& gpu, const Lease& lease, const Tenant& tenant) const;
   void describe(const Tenant& tenant, Part* part) const;
@@ -128,10 +151,12 @@ class LeaseTurns {
   static uint64_t newly_outside_ns(const Lease& lease, const Tenant& tenant);
   bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
   void give(const Tenant& tenant, Part* part);
-  static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
+  static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Lease& lease,
+                             const Tenant& tenant);
   void fit_windows(uint64_t now_ns, Gpu* gpu);
   void fit_hardware_slices(Gpu* gpu);
   static void tell_preempted(uint64_t now_ns, Gpu* gpu);
+  static std::vector<std::pair<Lease*, Tenant*>> holders(const Gpu& gpu);
   void prepare(uint64_t now_ns, Gpu* gpu);
   static uint32_t lowest_held(uint64_t now_ns, const Lease& lease);
   static bool yields_to(uint64_t now_ns, const Gpu& gpu, const Lease& lease, uint32_t lowest);
@@ -139,7 +164,7 @@ class LeaseTurns {
   void cut_others(uint64_t now_ns, Gpu* gpu);
   void lapse_claims(uint64_t now_ns, Gpu* gpu);
   void settle(uint64_t now_ns, Gpu* gpu);
-  void settle_all(uint64_t now_ns);
+  void settle_those_of(uint64_t now_ns, const Lease& lease);
   void settle_rest(uint64_t now_ns);
 
   SharingOptions options_;

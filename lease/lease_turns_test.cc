@@ -5,6 +5,7 @@
 #include "lease/lease_turns.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <functional>
 #include <memory>
@@ -412,6 +413,93 @@ TEST(LeaseTurns, AHostileWorkerTakesNobodysTurn) {
     honest.work();
   }
   EXPECT_GE(had_ns, kSecond / 2);
+}
+
+uint64_t processor_ns() {
+  timespec used = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * kSecond + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// Tenants on four GPUs. One of `launching` has a launch each millisecond, of 0.2 ms. Returns the
+// processor time for one of them.
+uint64_t launch_cost_ns(uint64_t tenants, uint64_t launching) {
+  Server server;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint64_t lease = 1; lease <= tenants; ++lease) {
+    std::vector<wire::SliceGrant> grant = slice(4'000);
+    grant[0].gpu_index = static_cast<uint32_t>(lease % 4);
+    server.open(lease, grant);
+    workers.push_back(std::make_unique<Worker>(&server, tenants + lease, lease));
+  }
+  constexpr uint64_t kLaunches = 4'000;
+  uint64_t given = 0;
+  const uint64_t before_ns = processor_ns();
+  for (uint64_t launch = 0; launch < kLaunches; ++launch) {
+    Worker& worker = *workers[launch % launching];
+    worker.want();
+    given += worker.holds() ? 1 : 0;
+    server.sleep(200 * kUs);
+    worker.drain(wire::kWantsNothing);
+    server.sleep(800 * kUs);
+  }
+  const uint64_t cost_ns = (processor_ns() - before_ns) / kLaunches;
+  EXPECT_EQ(given, kLaunches);
+  return cost_ns;
+}
+
+TEST(LeaseTurns, TenantsWithoutWorkCostNothing) {
+  const uint64_t few_ns = launch_cost_ns(40, 40), many_ns = launch_cost_ns(4000, 40);
+  EXPECT_LT(many_ns, 3 * few_ns + 5 * kUs);
+  // A launch a second each: a tenth of a processor would be 100 us for each launch.
+  EXPECT_LT(launch_cost_ns(1000, 1000), 50 * kUs);
+}
+
+TEST(LeaseTurns, EndingALeaseCostsTheSameAmongThousands) {
+  Server server;
+  const auto end_all_ns = [&server](uint64_t leases) {
+    for (uint64_t lease = 1; lease <= leases; ++lease) {
+      std::vector<wire::SliceGrant> grant = slice(1'000);
+      grant[0].gpu_index = static_cast<uint32_t>(lease % 4);
+      server.open(lease, grant);
+    }
+    const uint64_t before_ns = processor_ns();
+    for (uint64_t lease = 1; lease <= leases; ++lease) server.turns().close(server.now_ns(), lease);
+    return (processor_ns() - before_ns) / leases;
+  };
+  const uint64_t few_ns = end_all_ns(40);
+  EXPECT_LT(end_all_ns(4000), 3 * few_ns + 5 * kUs);
+}
+
+// The window of a turn without end is wide only if no other tenant wanted the GPU of late. This
+// must hold when the tenant that was last is the one whose turn it is, or has gone.
+TEST(LeaseTurns, AWindowIsNarrowWhileANeighbourIsNear) {
+  Server server;
+  for (const uint64_t lease : {1, 2, 3}) server.open(lease, slice(100'000));
+  Worker one(&server, 11, 1), two(&server, 12, 2), three(&server, 13, 3);
+  const auto visit = [&server](Worker* worker) {
+    worker->want();
+    server.sleep(kMs);
+    worker->drain(wire::kWantsNothing);
+    server.sleep(kMs);
+  };
+  one.want();
+  const uint64_t wide_ns = one.part().window_ns.load();
+  one.drain(wire::kWantsNothing);
+  visit(&two);
+  visit(&three);
+  one.want();
+  const uint64_t narrow_ns = one.part().window_ns.load();
+  EXPECT_LT(narrow_ns, wide_ns);
+  one.drain(wire::kWantsNothing);
+  three.leave();
+  server.turns().close(server.now_ns(), 3);
+  one.want();
+  EXPECT_EQ(one.part().window_ns.load(), narrow_ns) << "the second is still near";
+  server.sleep(1100 * kMs);
+  EXPECT_EQ(one.part().window_ns.load(), wide_ns);
+  two.want();
+  EXPECT_EQ(one.part().window_ns.load(), narrow_ns);
 }
 
 }  // namespace

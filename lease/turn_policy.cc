@@ -71,9 +71,77 @@ double TurnPolicy::due(const State& state) const {
   return state.virtual_ns + static_cast<double>(next_ns) / share_of(state);
 }
 
-TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
+TurnPolicy::Entry* TurnPolicy::find_entry(Tenant tenant) {
   const auto found = tenants_.find(tenant);
-  return found == tenants_.end() ? nullptr : &found->second;
+  return found == tenants_.end() ? nullptr : &*found;
+}
+
+TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
+  Entry* const entry = find_entry(tenant);
+  return entry == nullptr ? nullptr : &entry->second;
+}
+
+// Accounts for the time in which the tenant had no work. It saved nothing up, but paid back.
+void TurnPolicy::catch_up(State* state) const {
+  if (is_active(*state)) return;
+  const double passed = static_cast<double>(now_ns_ - state->resting_since_ns);
+  state->credit_ns = std::min(state->credit_ns + passed * share_of(*state), 0.0);
+  state->blocked = is_capped(*state) && state->credit_ns < -0.5;
+  state->resting_since_ns = now_ns_;
+}
+
+// Call it before the tenant becomes active.
+void TurnPolicy::list(Entry* entry) {
+  if (is_active(entry->second)) return;
+  catch_up(&entry->second);
+  const auto at = std::lower_bound(
+      active_.begin(), active_.end(), entry,
+      [](const Entry* one, const Entry* other) { return one->first < other->first; });
+  active_.insert(at, entry);
+}
+
+// Call it when the tenant may have ceased to be active.
+void TurnPolicy::unlist(State* state) {
+  if (is_active(*state)) return;
+  const auto at = std::find_if(active_.begin(), active_.end(),
+                               [state](const Entry* entry) { return &entry->second == state; });
+  if (at == active_.end()) return;
+  active_.erase(at);
+  state->resting_since_ns = now_ns_;
+}
+
+void TurnPolicy::list_as_unknown(Entry* entry) {
+  State* const state = &entry->second;
+  if (state->unknown || state->used_ns != 0) return;
+  state->unknown = true;
+  unknown_.push_back(entry->first);
+  unknown_overrun_ns_ = std::min(unknown_overrun_ns_, state->overrun_ns);
+}
+
+void TurnPolicy::set_overdue(State* state, bool overdue) {
+  overdue_changes_ += state->overdue != overdue;
+  state->overdue = overdue;
+}
+
+uint64_t TurnPolicy::overdue_millionths() const {
+  uint64_t sum = 0;
+  for (const Entry* entry : active_)
+    sum += entry->second.overdue ? entry->second.terms.share_millionths : 0;
+  return sum;
+}
+
+std::vector<TurnPolicy::Tenant> TurnPolicy::active() const {
+  std::vector<Tenant> tenants;
+  tenants.reserve(active_.size());
+  for (const Entry* entry : active_) tenants.push_back(entry->first);
+  return tenants;
+}
+
+std::vector<TurnPolicy::Tenant> TurnPolicy::take_preempted() {
+  for (const Tenant tenant : preempted_untold_) {
+    if (State* const state = find(tenant)) state->preempted_untold = false;
+  }
+  return std::exchange(preempted_untold_, {});
 }
 
 // Before it resumes, a capped tenant must have paid for what it used.
@@ -84,14 +152,25 @@ bool TurnPolicy::may_resume(const State& state) const {
 // Charges all tenants for the time since the last call.
 void TurnPolicy::advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns > now_ns_ ? now_ns - now_ns_ : 0;
+  if (passed_ns == 0 && !stale_) return;
   now_ns_ = std::max(now_ns, now_ns_);
+  settle_accounts(passed_ns);
+}
+
+void TurnPolicy::settle_accounts(uint64_t passed_ns) {
+  stale_ = false;
   const double passed = static_cast<double>(passed_ns);
   const double saved = kCapSavedQuanta * static_cast<double>(rules_.quantum_ns);
   double holding = 0;
   const auto runs = [](const State& state) { return state.holding && !state.preempted; };
-  for (const auto& [tenant, state] : tenants_) holding += runs(state) ? share_of(state) : 0;
-  for (auto& [tenant, state] : tenants_) {
-    if (state.preempted) state.preempted_ns += passed_ns;
+  for (const Entry* entry : active_) holding += runs(entry->second) ? share_of(entry->second) : 0;
+  for (Entry* const entry : active_) {
+    State& state = entry->second;
+    if (state.preempted && passed_ns != 0) {
+      state.preempted_ns += passed_ns;
+      if (!state.preempted_untold) preempted_untold_.push_back(entry->first);
+      state.preempted_untold = true;
+    }
     if (runs(state)) {
       // Tenants that run at the same time get what the hardware gives them. It divides by the
       // shares.
@@ -102,16 +181,16 @@ void TurnPolicy::advance(uint64_t now_ns) {
     } else if (state.wanting) {
       state.waited_ns += passed_ns;
     }
-    // Time that the tenant did not want is not saved up.
-    const double most = state.wanting || state.holding ? saved : 0;
-    state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
+    state.credit_ns = std::min(state.credit_ns + passed * share_of(state), saved);
   }
   // While nobody competes, nobody waits. Debts then age as if all shares were in use.
   if (competitors_ == 0) level_ += passed;
   measure_level();
-  for (auto& [tenant, state] : tenants_) {
+  for (Entry* const entry : active_) {
+    State& state = entry->second;
     const bool blocked = is_capped(state) && !state.holding && state.credit_ns < -0.5;
     if (blocked == state.blocked) continue;
+    stale_ = true;  // the level does not follow before the next call
     if (blocked) {
       leave(&state);
       state.blocked = true;
@@ -123,9 +202,11 @@ void TurnPolicy::advance(uint64_t now_ns) {
 }
 
 void TurnPolicy::measure_level() {
-  std::vector<const State*> counted;
+  std::vector<const State*>& counted = counted_;
+  counted.clear();
   lowest_priority_ = INT32_MAX;
-  for (const auto& [tenant, state] : tenants_) {
+  for (const Entry* entry : active_) {
+    const State& state = entry->second;
     if (!competes(state)) continue;
     counted.push_back(&state);
     lowest_priority_ = std::min(lowest_priority_, state.terms.priority);
@@ -185,21 +266,33 @@ void TurnPolicy::leave(State* state) {
 
 void TurnPolicy::add(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) {
   advance(now_ns);
-  State& state = tenants_[tenant];
+  const auto [entry, is_new] = tenants_.try_emplace(tenant);
+  State& state = entry->second;
+  catch_up(&state);
   state.terms = terms;
   state.virtual_ns = level_;
+  list_as_unknown(&*entry);
+  stale_ = true;
 }
 
 void TurnPolicy::remove(uint64_t now_ns, Tenant tenant) {
   advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr) return;
+  set_overdue(state, false);
+  state->wanting = state->holding = false;
+  unlist(state);
+  if (state->unknown) unknown_.erase(std::find(unknown_.begin(), unknown_.end(), tenant));
   tenants_.erase(tenant);
   measure_level();
+  stale_ = true;
 }
 
 void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) {
   advance(now_ns);
   State* const state = find(tenant);
   if (state == nullptr) return;
+  catch_up(state);
   // What the tenant is owed or owes stays the same amount of time.
   const double owed = (level_ - state->virtual_ns) * share_of(*state);
   if (is_capped(*state) != (terms.capped && terms.share_millionths < 1'000'000))
@@ -212,35 +305,44 @@ void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) 
   }
   state->came = true;  // its new class may justify a cut
   measure_level();
+  stale_ = true;
 }
 
 void TurnPolicy::set_wanting(uint64_t now_ns, Tenant tenant, bool wanting) {
   advance(now_ns);
-  State* const state = find(tenant);
+  Entry* const entry = find_entry(tenant);
+  State* const state = entry == nullptr ? nullptr : &entry->second;
   if (state == nullptr || state->wanting == wanting) return;
   const bool competed = competes(*state);
-  if (!wanting) {
+  if (wanting) {
+    list(entry);
+  } else {
     leave(state);
     state->claims = false;
   }
   state->wanting = wanting;
+  unlist(state);
   if (!competed) enter(state);
   measure_level();
+  stale_ = true;
 }
 
 void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   advance(now_ns);
-  State* const state = find(tenant);
+  Entry* const entry = find_entry(tenant);
+  State* const state = entry == nullptr ? nullptr : &entry->second;
   if (state == nullptr || !state->holding) return;
   // If work ran beside others' work, nobody knows whose the idle time was.
   const uint64_t held_ns = now_ns - std::min(now_ns, state->granted_ns);
   excused_ns = state->overdue || state->preempted ? 0 : std::min(excused_ns, held_ns);
-  excuse(state, excused_ns);
+  excuse(entry, excused_ns);
   measure_level();
   if (!state->wanting) leave(state);
   if (!state->preempted) learn(now_ns - excused_ns, state);
-  state->holding = state->overdue = state->preempted = state->blocked = false;
-  advance(now_ns);  // its cap may now hold it back
+  set_overdue(state, false);
+  state->holding = state->preempted = state->blocked = false;
+  unlist(state);
+  settle_accounts(0);  // its cap may now hold it back
 }
 
 bool TurnPolicy::may_claim(const State& state) const {
@@ -277,22 +379,27 @@ void TurnPolicy::charge(uint64_t now_ns, Tenant tenant, uint64_t ns) {
   advance(now_ns);
   State* const state = find(tenant);
   if (state == nullptr || ns == 0) return;
-  State* const other = find(tenant == last_ ? before_last_ : last_);
-  if (other != nullptr && other != state) {
-    ns = std::min(ns, other->used_ns);
+  catch_up(state);
+  Entry* const other = find_entry(tenant == last_ ? before_last_ : last_);
+  if (other != nullptr && &other->second != state) {
+    ns = std::min(ns, other->second.used_ns);
     excuse(other, ns);
   }
   state->used_ns += ns;
   state->virtual_ns += static_cast<double>(ns) / share_of(*state);
   state->credit_ns -= static_cast<double>(ns);
   measure_level();
+  stale_ = true;
 }
 
-void TurnPolicy::excuse(State* state, uint64_t ns) {
+void TurnPolicy::excuse(Entry* entry, uint64_t ns) {
+  State* const state = &entry->second;
   ns = std::min(ns, state->used_ns);
+  catch_up(state);
   state->used_ns -= ns;
   state->virtual_ns -= static_cast<double>(ns) / share_of(*state);
   state->credit_ns += static_cast<double>(ns);
+  list_as_unknown(entry);
 }
 
 // Learns from a turn that is over: how far its work runs beyond a turn's end, and how much of a
@@ -304,8 +411,16 @@ void TurnPolicy::learn(uint64_t now_ns, State* state) {
   state->last_overrun_ns = overrun_ns;
   state->overrun_ns = std::max(twice_ns, state->overrun_ns - state->overrun_ns / 8);
   // Tenants without a turn so far may have pieces that are just as long.
-  for (auto& [other, unknown] : tenants_) {
-    if (unknown.used_ns == 0) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);
+  if (state->unknown) unknown_overrun_ns_ = std::min(unknown_overrun_ns_, state->overrun_ns);
+  if (state->overrun_ns > unknown_overrun_ns_) {
+    const auto is_known = [&](Tenant other) {
+      State& unknown = *find(other);
+      unknown.unknown = unknown.used_ns == 0;
+      if (unknown.unknown) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);
+      return !unknown.unknown;
+    };
+    unknown_.erase(std::remove_if(unknown_.begin(), unknown_.end(), is_known), unknown_.end());
+    unknown_overrun_ns_ = state->overrun_ns;
   }
   if (now_ns >= state->until_ns) {
     state->usual_ns = kNever;
@@ -316,19 +431,18 @@ void TurnPolicy::learn(uint64_t now_ns, State* state) {
 }
 
 TurnPolicy::State* TurnPolicy::holder(Tenant* tenant) {
-  for (auto& [id, state] : tenants_) {
-    if (!is_exclusive(state)) continue;
-    *tenant = id;
-    return &state;
+  for (Entry* const entry : active_) {
+    if (!is_exclusive(entry->second)) continue;
+    *tenant = entry->first;
+    return &entry->second;
   }
   return nullptr;
 }
 
 bool TurnPolicy::others_compete(const State* holder) const {
-  for (const auto& [tenant, state] : tenants_) {
-    if (&state != holder && competes(state)) return true;
-  }
-  return false;
+  return std::any_of(active_.begin(), active_.end(), [holder](const Entry* entry) {
+    return &entry->second != holder && competes(entry->second);
+  });
 }
 
 // The tenant that is due first goes first. Among alike tenants, the one whose last turn is longest
@@ -362,12 +476,12 @@ bool TurnPolicy::is_better(const State& one, const State& other) const {
   return is_due_before(one, other);
 }
 
-std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const State* also) {
-  std::pair<const Tenant, State>* found = nullptr;
-  for (auto& entry : tenants_) {
-    const State& state = entry.second;
+TurnPolicy::Entry* TurnPolicy::best(const State* also) {
+  Entry* found = nullptr;
+  for (Entry* const entry : active_) {
+    const State& state = entry->second;
     if (!competes(state) || (is_exclusive(state) && &state != also)) continue;
-    if (found == nullptr || is_better(state, found->second)) found = &entry;
+    if (found == nullptr || is_better(state, found->second)) found = entry;
   }
   return found;
 }
@@ -379,7 +493,8 @@ void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   const uint64_t into_ns = (now_ns - holder->granted_ns) % quantum_ns();
   const double over =
       holder->virtual_ns + static_cast<double>(quantum_ns() - into_ns) / share_of(*holder);
-  for (auto& [tenant, state] : tenants_) {
+  for (Entry* const entry : active_) {
+    State& state = entry->second;
     if (!state.came) continue;
     const bool may = !state.holding && competes(state),
                higher = state.terms.priority > holder->terms.priority;
@@ -452,7 +567,8 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
   look_again_ns_ = kNever;
   Tenant tenant_of_turn = 0;
   const State* const current = holder(&tenant_of_turn);
-  for (const auto& [tenant, state] : tenants_) {
+  for (const Entry* entry : active_) {
+    const State& state = entry->second;
     if (is_exclusive(state) && state.until_ns != kNever) {
       look_again_ns_ = std::min(look_again_ns_, state.until_ns + state.grace_ns);
     }
@@ -471,11 +587,12 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
 void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->grace_ns = state->overdue ? 0 : rules_.grace_ns;
   state->holding = true;
-  state->overdue = state->claims = false;
+  set_overdue(state, false);
+  state->claims = false;
   state->granted_ns = now_ns;
   state->cut_ns = kNever;
-  for (auto& [other, waiting] : tenants_)
-    waiting.came &= waiting.terms.priority > state->terms.priority;
+  for (Entry* const entry : active_)
+    entry->second.came &= entry->second.terms.priority > state->terms.priority;
   state->until_ns = end_of_turn(now_ns, state);
 }
 
@@ -499,7 +616,8 @@ bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
 // only to a higher class.
 TurnPolicy::State* TurnPolicy::preempted_before(const State& next) {
   State* found = nullptr;
-  for (auto& [tenant, state] : tenants_) {
+  for (Entry* const entry : active_) {
+    State& state = entry->second;
     if (!state.preempted || (next.terms.priority > state.terms.priority && is_level(next)))
       continue;
     if (found == nullptr || is_better(state, *found)) found = &state;
@@ -532,7 +650,7 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
   if (current != nullptr && current->until_ns != kNever &&
       now_ns >= current->until_ns + current->grace_ns) {
     leave(current);
-    current->overdue = true;
+    set_overdue(current, true);
     current = nullptr;
     measure_level();
   }
@@ -552,7 +670,8 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
     }
   }
   if (current == nullptr) give_next(now_ns, &turns);
-  for (auto& [id, state] : tenants_) {
+  for (Entry* const entry : active_) {
+    State& state = entry->second;
     if (!may_resume(state)) continue;
     if (!others_compete(&state)) {
       begin(now_ns, &state);  // alone again
@@ -562,9 +681,10 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
     } else {
       continue;
     }
-    turns.push_back({id, state.until_ns, true});
+    turns.push_back({entry->first, state.until_ns, true});
   }
   plan_next_look(now_ns);
+  stale_ = true;
   return turns;
 }
 
@@ -573,10 +693,15 @@ bool TurnPolicy::is_overdue(Tenant tenant) const {
   return found != tenants_.end() && found->second.overdue;
 }
 
+uint64_t TurnPolicy::preempted_ns(Tenant tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second.preempted_ns;
+}
+
 TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
-  advance(now_ns);
   const State* const state = find(tenant);
   if (state == nullptr) return Use();
+  if (is_active(*state)) advance(now_ns);
   return {state->used_ns, state->waited_ns, state->wanting,     state->holding,
           state->overdue, state->preempted, state->preempted_ns};
 }

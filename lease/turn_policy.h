@@ -8,6 +8,9 @@
 // compete have a level: the mean of their virtual times, weighted by share. A tenant that is not
 // ahead of the level may go. Among several, a higher class goes first, then the tenant whose next
 // quantum would be due first. So nobody is ever further from its share than about a quantum.
+//
+// A tenant without work costs nothing: it is brought up to date when it has work again. So each
+// function takes time by the number of tenants that have work or a turn.
 #pragma once
 
 #include <cstddef>
@@ -99,7 +102,16 @@ class TurnPolicy {
     uint64_t preempted_ns = 0;  // time of its turns that higher classes took
   };
   Use use(uint64_t now_ns, Tenant tenant);
-  bool is_overdue(Tenant tenant) const;  // as of the last decision
+  bool is_overdue(Tenant tenant) const;        // as of the last decision
+  uint64_t preempted_ns(Tenant tenant) const;  // likewise
+  // Grows whenever a tenant becomes overdue or ceases to be.
+  uint64_t overdue_changes() const { return overdue_changes_; }
+  uint64_t overdue_millionths() const;  // sum of the shares of overdue tenants
+
+  // The tenants that have work or a turn, by number. Only they use time or wait.
+  std::vector<Tenant> active() const;
+  // The tenants whose preempted_ns has grown since the last call.
+  std::vector<Tenant> take_preempted();
 
  private:
   struct State {
@@ -109,6 +121,9 @@ class TurnPolicy {
     bool preempted = false;  // of a holder: a higher class has the GPU; it continues afterwards
     bool came = false;       // began to compete since the last decision
     bool claims = false;
+    bool unknown = false;           // is listed in unknown_
+    bool preempted_untold = false;  // is listed in preempted_untold_
+    uint64_t resting_since_ns = 0;  // of a tenant without work: as of when credit_ns is known
     double virtual_ns = 0;
     double owed_ns = 0;    // of its share, as of when it last ceased to compete
     double credit_ns = 0;  // of a capped tenant: what it may use now
@@ -122,7 +137,10 @@ class TurnPolicy {
     uint64_t used_ns = 0, waited_ns = 0, preempted_ns = 0, preempted_at_ns = 0;
   };
 
+  using Entry = std::pair<const Tenant, State>;
+
   static double share_of(const State& state) { return state.terms.share_millionths / 1e6; }
+  static bool is_active(const State& state) { return state.wanting || state.holding; }
   bool is_capped(const State& state) const;
   static bool is_exclusive(const State& state) {
     return state.holding && !state.overdue && !state.preempted;
@@ -137,19 +155,26 @@ class TurnPolicy {
   // asks for little is due soon.
   double due(const State& state) const;
   void advance(uint64_t now_ns);
+  void settle_accounts(uint64_t passed_ns);
+  void catch_up(State* state) const;
+  void list(Entry* entry);
+  void unlist(State* state);
+  void list_as_unknown(Entry* entry);
+  void set_overdue(State* state, bool overdue);
   void enter(State* state);
   void leave(State* state);
   void measure_level();
   bool is_level(const State& state) const;
   uint64_t level_in_ns(const State& state) const;
   State* find(Tenant tenant);
+  Entry* find_entry(Tenant tenant);
   State* holder(Tenant* tenant);
   bool is_due_before(const State& one, const State& other) const;
   bool others_compete(const State* holder) const;
   // The best tenant among those that compete and hold no turn, those that are preempted, and
   // `also`.
-  std::pair<const Tenant, State>* best(const State* also);
-  static void excuse(State* state, uint64_t ns);
+  Entry* best(const State* also);
+  void excuse(Entry* entry, uint64_t ns);
   void learn(uint64_t now_ns, State* state);
   void begin(uint64_t now_ns, State* state);
   uint64_t late_before_ns(const State& holder) const;
@@ -165,6 +190,14 @@ class TurnPolicy {
 
   const TurnRules rules_;
   std::map<Tenant, State> tenants_;
+  std::vector<Entry*> active_;         // the tenants with work or a turn, by number
+  std::vector<const State*> counted_;  // of measure_level
+  // Tenants that had no turn so far. All of them know of overruns of at least unknown_overrun_ns_.
+  std::vector<Tenant> unknown_;
+  uint64_t unknown_overrun_ns_ = 0;
+  std::vector<Tenant> preempted_untold_;
+  uint64_t overdue_changes_ = 0;
+  bool stale_ = false;                 // something changed since all accounts were settled
   Tenant last_ = 0, before_last_ = 0;  // the last tenants with an exclusive turn
   uint64_t now_ns_ = 0;
   uint64_t look_again_ns_ = kNever;

@@ -33,7 +33,8 @@ uint32_t UseHistory::recent_millionths(uint64_t now_ns, uint64_t used_ns) const 
   }
   double then = static_cast<double>(before.used_ns);
   if (after.time_ns > before.time_ns) {
-    then += static_cast<double>(after.used_ns - before.used_ns) *
+    // The sum shrinks when use turns out to have been another tenant's.
+    then += (static_cast<double>(after.used_ns) - static_cast<double>(before.used_ns)) *
             static_cast<double>(from_ns - before.time_ns) /
             static_cast<double>(after.time_ns - before.time_ns);
   }
