@@ -23,6 +23,7 @@
 #include "cli/servers.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
+#include "session/control/serve.h"
 #include "view/json.h"
 #include "view/table.h"
 #include "view/text.h"

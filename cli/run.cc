@@ -77,13 +77,6 @@ void pass_signal_on(int signals, pid_t child) {
   kill(child, static_cast<int>(info.ssi_signo));
 }
 
-// True if the server has closed the connection. Anything else that it sends is not read here.
-bool is_closed(int fd) {
-  char byte;
-  const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
-
 int wait_for(pid_t child, int pidfd, int signals, const std::vector<TakenLease>& leases) {
   std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
   for (const TakenLease& lease : leases) waits.push_back({lease.control->fd(), POLLIN, 0});
@@ -93,12 +86,11 @@ int wait_for(pid_t child, int pidfd, int signals, const std::vector<TakenLease>&
     if (waits[0].revents != 0) break;
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
-      if (is_closed(waits[i].fd)) {
-        fprintf(stderr,
-                "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
-                "lost\n",
-                leases[i - 2].endpoint.text.c_str());
-      }
+      if (!leases[i - 2].control->has_ended()) continue;
+      fprintf(stderr,
+              "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
+              "lost\n",
+              leases[i - 2].endpoint.text.c_str());
       waits[i].fd = -1;
     }
   }

@@ -3,6 +3,7 @@
 #include "cli/servers.h"
 
 #include <pwd.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,9 @@ base::Result<Reach> reach(const CommonOptions& options) {
   found.servers = servers.take();
   found.connect.token = token.take();
   found.connect.timeout_ms = options.timeout_ms;
+  found.connect.patience = [](const std::string& line) {
+    fprintf(stderr, "tendril: %s\n", line.c_str());
+  };
   return found;
 }
 

@@ -17,14 +17,15 @@ ConnectionHandler::~ConnectionHandler() {
 
 wire::Hello ConnectionHandler::hello() { return context_->hello; }
 
-bool ConnectionHandler::token_matches(const std::string& token, bool* required) {
-  *required = !context_->token.empty() && !peer_.trusted;
-  const bool same = base::equal_in_constant_time(context_->token, token);
-  if (*required && !same) {
-    log(Level::kWarning, "%s was refused: its token is %s", peer_.text.c_str(),
-        token.empty() ? "missing" : "wrong");
+session::Admission ConnectionHandler::admit(const wire::Hello& hello, const session::Peer& peer) {
+  session::Admission admission =
+      session::admit_by_token(peer.trusted ? "" : context_->token, hello.token);
+  if (!admission.refusal.ok()) {
+    log(Level::kWarning, "%s was refused: its token is %s", peer.text.c_str(),
+        hello.token.empty() ? "missing" : "wrong");
   }
-  return same || !*required;
+  if (peer.trusted) admission.standing = session::Standing::kAdministrator;
+  return admission;
 }
 
 base::Status ConnectionHandler::refused() const {
@@ -32,9 +33,9 @@ base::Status ConnectionHandler::refused() const {
                                    : base::Status(base::Code::kUnavailable, context_->refusal);
 }
 
-base::Result<wire::ListReply> ConnectionHandler::list() {
+base::Result<wire::ListReply> ConnectionHandler::list(const wire::ListRequest& request) {
   if (!refused().ok()) return refused();
-  return context_->list();
+  return context_->list(request);
 }
 
 base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest& request) {
@@ -62,8 +63,8 @@ void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   (void)ignored;
 }
 
-base::Result<wire::AttachReply> ConnectionHandler::attach(const wire::AttachRequest& request,
-                                                          const session::Connection& connection) {
+base::Result<wire::AttachReply> ConnectionHandler::attach(
+    const wire::AttachRequest& request, const wire::ConnectionRecord& connection) {
   if (!refused().ok()) return refused();
   base::Result<wire::AttachReply> reply =
       context_->sessions->attach(request, connection, context_->descriptor_socket);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/sessions.h"
-#include "session/control/attach.h"
+#include "session/control/serve.h"
 
 namespace tendril::daemon {
 
@@ -20,7 +20,7 @@ struct ConnectionContext {
   std::string token;  // empty: none demanded
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
-  std::function<wire::ListReply()> list;
+  std::function<wire::ListReply(const wire::ListRequest&)> list;
   std::string refusal;  // if not empty, every request is refused with it (too many connections)
 };
 
@@ -34,14 +34,14 @@ class ConnectionHandler : public session::ControlHandler {
 
   wire::Hello hello() override;
   std::vector<wire::ApiRecord> apis() override { return context_->apis; }
-  bool token_matches(const std::string& token, bool* required) override;
-  base::Result<wire::ListReply> list() override;
+  session::Admission admit(const wire::Hello& hello, const session::Peer& peer) override;
+  base::Result<wire::ListReply> list(const wire::ListRequest& request) override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
-                                         const session::Connection& connection) override;
+                                         const wire::ConnectionRecord& connection) override;
   void attached(uint64_t session_id, session::Connection connection) override;
   base::Status join(const wire::JoinRequest& request) override;
   void joined(const wire::JoinRequest& request, session::Connection connection) override;

@@ -94,7 +94,7 @@ class DaemonImpl : public Daemon {
   Status open_listeners();
   Status open_gpus();
   lease::LeaseBook make_book() const;
-  wire::ListReply list();
+  wire::ListReply list(const wire::ListRequest& request);
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
   void take_connection(const transport::Listener& listener);
@@ -244,7 +244,7 @@ Status DaemonImpl::prepare() {
   context_.apis = served_apis();
   context_.hello.product_version = options_.product_version;
   context_.hello.bulk_channels = kBulkMax;
-  context_.list = [this] { return list(); };
+  context_.list = [this](const wire::ListRequest& request) { return list(request); };
   refusing_context_ = context_;
   refusing_context_.refusal = "host " + host_ + " serves its maximum of " +
                               std::to_string(options_.connections_max) +
@@ -273,7 +273,7 @@ http::Router DaemonImpl::pages() {
   http::Router router;
   router.add("GET", "/metrics", [this](const http::Request&) {
     return http::Response{200, "text/plain; version=0.0.4",
-                          view::metrics_text(list(), sessions_->counters())};
+                          view::metrics_text(list(wire::ListRequest()), sessions_->counters())};
   });
   return router;
 }
@@ -284,8 +284,12 @@ std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {
   return apis;
 }
 
-wire::ListReply DaemonImpl::list() {
+wire::ListReply DaemonImpl::list(const wire::ListRequest& request) {
   wire::ListReply reply;
+  if ((request.parts & wire::kListServer) == 0) {
+    sessions_->describe(request, &reply);
+    return reply;
+  }
   reply.server = host_;
   reply.product_version = options_.product_version;
   reply.driver = inventory_.driver_path;
@@ -301,7 +305,7 @@ wire::ListReply DaemonImpl::list() {
     monitor_->fill(&gpu);
     reply.gpus.push_back(std::move(gpu));
   }
-  sessions_->describe(&reply);
+  sessions_->describe(request, &reply);
   return reply;
 }
 

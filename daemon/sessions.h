@@ -63,7 +63,7 @@ class Sessions {
   // Blocks until a worker is ready and has answered the client's offers. `descriptor_socket`: where
   // a client can fetch the descriptor that belongs to the answer.
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
-                                         const session::Connection& connection,
+                                         const wire::ConnectionRecord& connection,
                                          const std::string& descriptor_socket);
   // Call it when the reply was sent: the connection now belongs to the session.
   void attached(uint64_t session_id, session::Connection connection);
@@ -76,8 +76,9 @@ class Sessions {
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
 
-  // Fills in shares and memory used per GPU, and the leases with what they use.
-  void describe(wire::ListReply* reply);
+  // Fills in shares and memory used per GPU, and the leases with what they use: those that
+  // `request` asks for.
+  void describe(const wire::ListRequest& request, wire::ListReply* reply);
   size_t session_count();
   // Figures for the metrics that describe() does not give.
   view::Counters counters();
@@ -149,12 +150,14 @@ class Sessions {
   base::Result<std::shared_ptr<WorkerProcess>> take_worker(const std::shared_ptr<Session>& session);
   // Gives the session to its worker, with the client's offers.
   base::Status assign(const Session& session, const wire::TransportOffers& offers,
-                      const session::Connection& connection);
+                      const wire::ConnectionRecord& connection);
   void worker_answered(uint64_t session_id, const wire::TransportAnswers& answers, base::Fd fd);
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
   wire::SessionRecord record_of(const Session& session);
+  wire::LeaseRecord record_of(const Lease& lease);
+  static void add_used(const Lease& lease, wire::ListReply* reply);
   std::shared_ptr<Session> find_session(uint64_t id);
   std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
 

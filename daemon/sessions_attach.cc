@@ -126,7 +126,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
 }
 
 base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request,
-                                                 const session::Connection& connection,
+                                                 const wire::ConnectionRecord& connection,
                                                  const std::string& descriptor_socket) {
   std::shared_ptr<Session> session;
   {
@@ -178,11 +178,11 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
 }
 
 Status Sessions::assign(const Session& session, const wire::TransportOffers& offers,
-                        const session::Connection& connection) {
+                        const wire::ConnectionRecord& connection) {
   const Lease& lease = *leases_[session.lease_id];
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kAssign;
-  message.connection = connection.record();
+  message.connection = connection;
   message.assignment.session_id = session.id;
   memcpy(message.assignment.server_id, server_id_.data(), server_id_.size());
   message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());

@@ -25,35 +25,54 @@ uint64_t processor_ns(pid_t pid) {
 
 }  // namespace
 
-void Sessions::describe(wire::ListReply* reply) {
+void Sessions::describe(const wire::ListRequest& request, wire::ListReply* reply) {
+  const size_t limit = request.limit != 0 ? request.limit : SIZE_MAX;
   std::lock_guard<std::mutex> hold(mutex_);
   for (wire::GpuRecord& gpu : reply->gpus) {
     if (gpu.index >= book_.gpu_count()) continue;
     lease::describe(book_.room(gpu.index), &gpu);
     gpu.memory_used_bytes = 0;
   }
-  for (const auto& [id, lease] : leases_) {
-    wire::LeaseRecord record;
-    record.lease_id = id;
-    record.client = lease->client;
-    record.slices = lease->slices;
-    record.processes = static_cast<uint32_t>(lease->sessions.size());
-    record.age_s = age_s(lease->began_ns);
-    record.terms = lease->terms;
-    record.uses = arbiter_->use_of(id);
-    for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
-      const uint64_t used_bytes = charged_bytes(*lease->accounting->get(), slice);
-      record.memory_used_bytes.push_back(used_bytes);
-      for (wire::GpuRecord& gpu : reply->gpus) {
-        if (gpu.index == lease->slices[slice].gpu_index) gpu.memory_used_bytes += used_bytes;
-      }
-    }
-    reply->leases.push_back(std::move(record));
+  if (!reply->gpus.empty()) {
+    for (const auto& [id, lease] : leases_) add_used(*lease, reply);
   }
-  for (const auto& [id, session] : sessions_) {
-    if (session->attached) reply->sessions.push_back(record_of(*session));
+  if ((request.parts & wire::kListLeases) != 0) {
+    auto at = leases_.upper_bound(request.leases_after);
+    for (; at != leases_.end() && reply->leases.size() < limit; ++at)
+      reply->leases.push_back(record_of(*at->second));
+    reply->more_leases = at != leases_.end();
+  }
+  if ((request.parts & wire::kListSessions) != 0) {
+    auto at = sessions_.upper_bound(request.sessions_after);
+    for (; at != sessions_.end() && reply->sessions.size() < limit; ++at) {
+      if (at->second->attached) reply->sessions.push_back(record_of(*at->second));
+    }
+    reply->more_sessions = at != sessions_.end();
   }
   reply->now_ns = base::now_ns();
+}
+
+void Sessions::add_used(const Lease& lease, wire::ListReply* reply) {
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+    for (wire::GpuRecord& gpu : reply->gpus) {
+      if (gpu.index == lease.slices[slice].gpu_index)
+        gpu.memory_used_bytes += charged_bytes(*lease.accounting->get(), slice);
+    }
+  }
+}
+
+wire::LeaseRecord Sessions::record_of(const Lease& lease) {
+  wire::LeaseRecord record;
+  record.lease_id = lease.id;
+  record.client = lease.client;
+  record.slices = lease.slices;
+  record.processes = static_cast<uint32_t>(lease.sessions.size());
+  record.age_s = age_s(lease.began_ns);
+  record.terms = lease.terms;
+  record.uses = arbiter_->use_of(lease.id);
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
+    record.memory_used_bytes.push_back(charged_bytes(*lease.accounting->get(), slice));
+  return record;
 }
 
 wire::SessionRecord Sessions::record_of(const Session& session) {

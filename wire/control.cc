@@ -137,6 +137,23 @@ void visit(V& v, ListReply& m) {
   v(7, m.sessions);
   v(8, m.now_ns);
   v(9, m.apis);
+  v.unless_empty(10, m.more_leases);
+  v.unless_empty(11, m.more_sessions);
+}
+
+template <typename V>
+void visit(V& v, ListRequest& m) {
+  v(1, m.parts);
+  v(2, m.leases_after);
+  v(3, m.sessions_after);
+  v(4, m.limit);
+}
+
+template <typename V>
+void visit(V& v, News& m) {
+  v(1, m.text);
+  v(2, m.place);
+  v(3, m.of);
 }
 
 template <typename V>
@@ -228,6 +245,7 @@ void visit(V& v, Hello& m) {
   v(uint16_t(Feature::kProductVersion), m.product_version);
   v.unless_empty(uint16_t(Feature::kToken), m.token);
   v(uint16_t(Feature::kBulkChannels), m.bulk_channels);
+  v.unless_empty(uint16_t(Feature::kNews), m.hears_news);
   v.unless_empty(uint16_t(Feature::kProvesLater), m.proves_later);
   v.unless_empty(uint16_t(Feature::kNonce), m.nonce);
 }
@@ -377,6 +395,7 @@ bool sensible(const TransportAnswers& answers) {
   }
   return answers.answers.size() <= kTransportAnswersMax;
 }
+bool sensible(const News& news) { return news.text.size() <= kNewsTextBytesMax; }
 bool sensible(const AttachRequest& request) { return sensible(request.transports); }
 bool sensible(const AttachReply& reply) { return sensible(reply.transports); }
 
@@ -412,7 +431,9 @@ bool decode(const void* data, size_t bytes, Message* message) {
 TENDRIL_CONTROL_MESSAGE(Hello)
 TENDRIL_CONTROL_MESSAGE(LeaseRequest)
 TENDRIL_CONTROL_MESSAGE(LeaseReply)
+TENDRIL_CONTROL_MESSAGE(ListRequest)
 TENDRIL_CONTROL_MESSAGE(ListReply)
+TENDRIL_CONTROL_MESSAGE(News)
 TENDRIL_CONTROL_MESSAGE(AttachRequest)
 TENDRIL_CONTROL_MESSAGE(AttachReply)
 TENDRIL_CONTROL_MESSAGE(SecuredAttach)

@@ -27,6 +27,7 @@ enum class Feature : uint16_t {
   kToken = 4,           // client -> daemon: the shared secret; never logged
   // 5 was the boot id, before protocol 2; an offer of shared memory has it now
   kBulkChannels = 6,  // u16 wished / granted
+  kNews = 7,          // u8: the client wants to know why it waits
   // client -> daemon: it has proven nothing yet, and will prove itself in its request
   kProvesLater = 20,
   kNonce = 21,  // daemon -> client: fresh random bytes; attaching must be secured with them
@@ -39,13 +40,14 @@ struct Hello {
   std::string product_version;
   std::string token;
   uint16_t bulk_channels = 0;
+  bool hears_news = false;
   bool proves_later = false;
   std::string nonce;
 };
 
 enum class Request : uint16_t {
   kPing = 1,
-  kList = 2,     // ListReply
+  kList = 2,     // ListRequest or nothing -> ListReply
   kLease = 3,    // LeaseRequest -> LeaseReply; the lease lives while this connection does
   kAttach = 4,   // AttachRequest -> AttachReply; the connection becomes the session's command lane
   kJoin = 5,     // JoinRequest -> Status; the connection becomes a bulk channel of a session
@@ -170,6 +172,17 @@ struct ApiRecord {
 };
 inline constexpr size_t kApiNameBytesMax = 32;
 
+// Which part of the list is wanted. Without a limit: all of it, as before there were parts; then a
+// list that is too long for one message is refused.
+enum ListParts : uint32_t { kListServer = 1, kListLeases = 2, kListSessions = 4, kListAll = 7 };
+struct ListRequest {
+  uint32_t parts = kListAll;
+  uint64_t leases_after = 0, sessions_after = 0;  // only those with greater ids
+  uint32_t limit = 0;                             // of leases and of sessions
+};
+inline constexpr uint32_t kListPageMax = 512;
+
+// In the order of their ids. `more_...`: there are others with greater ids.
 struct ListReply {
   std::string server;  // host name
   std::string product_version;
@@ -180,7 +193,16 @@ struct ListReply {
   std::vector<SessionRecord> sessions;
   uint64_t now_ns = 0;  // the server's clock when this was written; used to compute rates
   std::vector<ApiRecord> apis;
+  bool more_leases = false, more_sessions = false;
 };
+
+// Why a request waits. Sent any number of times before its answer, to clients that said they hear
+// news.
+struct News {
+  std::string text;            // for people: "other programs attach first"
+  uint32_t place = 0, of = 0;  // in the queue, from 1; 0: in no queue
+};
+inline constexpr size_t kNewsTextBytesMax = 256;
 
 // A kind of transport that the client's build has. If `unavailable` is not empty, it says why the
 // kind cannot be used there, and there is no blob.
@@ -264,11 +286,12 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 16);
 inline constexpr uint16_t kHelloKind = 0;
+inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
-// unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest,
-// AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// TransportOffers, TransportAnswers.
+// unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListRequest, ListReply,
+// AttachRequest, AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
+// News, TransportOffers, TransportAnswers. An encoding that would be too long is empty.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };

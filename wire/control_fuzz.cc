@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<Hello>,         attempt<LeaseRequest>,   attempt<LeaseReply>,
       attempt<ListReply>,     attempt<AttachRequest>,  attempt<AttachReply>,
       attempt<JoinRequest>,   attempt<ReleaseRequest>, attempt<PingBody>,
-      attempt<ChangeRequest>, attempt<SecuredAttach>};
+      attempt<ChangeRequest>, attempt<SecuredAttach>,  attempt<ListRequest>,
+      attempt<News>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

@@ -13,6 +13,9 @@
 namespace tendril::client::core {
 namespace {
 
+// A server answers hello at once. But its processors may be busy with hundreds of others' starts.
+constexpr int kAnswerMs = 30'000;
+
 wire::ClientInfo who_we_are() {
   wire::ClientInfo info;
   char name[256] = {};
@@ -61,6 +64,8 @@ class Attaching {
     if (!endpoint.ok()) return endpoint.status();
     session::ConnectOptions options;
     options.token = configuration_.token;
+    options.answer_ms = kAnswerMs;
+    options.patience = [](const std::string& line) { log(LogLevel::kWarning, "%s", line.c_str()); };
     options.transport = configuration_.transport;
     options.link.delay_us = configuration_.link_delay_us;
     options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;

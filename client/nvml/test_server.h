@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "session/control/attach.h"
+#include "session/control/serve.h"
 #include "transport/tcp/listener.h"
 
 namespace tendril::client::nvml {
@@ -48,11 +49,10 @@ class FakeServer : public session::ControlHandler {
 
   wire::Hello hello() override { return {}; }
   std::vector<wire::ApiRecord> apis() override { return {}; }
-  bool token_matches(const std::string& given, bool* required) override {
-    *required = !token.empty();
-    return given == token;
+  session::Admission admit(const wire::Hello& hello, const session::Peer&) override {
+    return session::admit_by_token(token, hello.token);
   }
-  base::Result<wire::ListReply> list() override {
+  base::Result<wire::ListReply> list(const wire::ListRequest&) override {
     std::lock_guard<std::mutex> hold(mutex_);
     ++lists_;
     return reply_;
@@ -62,7 +62,7 @@ class FakeServer : public session::ControlHandler {
   base::Status change(const wire::ChangeRequest&) override { return no(); }
   void lease_connection_closed(uint64_t) override {}
   base::Result<wire::AttachReply> attach(const wire::AttachRequest&,
-                                         const session::Connection&) override {
+                                         const wire::ConnectionRecord&) override {
     return no();
   }
   void attached(uint64_t, session::Connection) override {}

@@ -20,6 +20,10 @@ namespace {
 constexpr int kAttachMs = 60'000;  // the server may have to start a worker first
 constexpr uint16_t kBulkChannelsMax = 64;
 
+int answer_ms(const ConnectOptions& options) {
+  return options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
+}
+
 std::vector<uint8_t> session_request(const wire::AttachReply& reply, uint16_t channel) {
   wire::JoinRequest request;
   request.session_id = reply.session_id;
@@ -49,7 +53,7 @@ Status use_answer(const Endpoint& endpoint, const ConnectOptions& options,
   if (fetches) status = (*client)->fetch(body, &descriptor);
   if (status.ok()) status = half->complete(answer.blob, std::move(descriptor));
   if (!status.ok()) return status;
-  return (*client)->ask(wire::Request::kUse, body, options.timeout_ms).status();
+  return (*client)->ask(wire::Request::kUse, body, answer_ms(options)).status();
 }
 
 // Opens all bulk connections at once. So a distant server costs two round trips in all, not two for
@@ -69,7 +73,7 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options,
   for (auto& client : clients) {
     Status hello = client->read_hello();
     if (!hello.ok()) return hello;
-    Result<Message> answer = client->read_reply(wire::Request::kJoin, options.timeout_ms);
+    Result<Message> answer = client->read_reply(wire::Request::kJoin, answer_ms(options));
     if (!answer.ok()) return answer.status();
     Connection connection = client->take_connection();
     connection.allow_stalls();

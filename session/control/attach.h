@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a session begins. Client's half: connect, hello, control requests, attach, and the channels
-// of the agreed transport. Server's half: what tendrild needs to answer on an accepted connection.
-// The calls block, with time-outs. They are never on the hot path.
+// How a session begins, the client's half: connect, hello, control requests, attach, and the
+// channels of the agreed transport. The calls block, with time-outs. They are never on the hot
+// path. The server's half is serve.h.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,14 @@ base::Result<Endpoint> parse_endpoint(const std::string& text);
 
 struct ConnectOptions {
   std::string token;
-  int timeout_ms = 5000;
+  int timeout_ms = 5000;  // to connect
+  // For an answer. 0: timeout_ms. While the server says why a request waits, it goes on waiting.
+  int answer_ms = 0;
+  // Makes the seal of a connection. Null: the plain protocol.
+  std::shared_ptr<const Securer> securer;
+  // Gets a line for people, without its end, when a request waits for longer than two seconds, and
+  // again when the reason has changed. Empty: nobody is told.
+  std::function<void(const std::string&)> patience;
   // Empty: the nearest transport. Otherwise a kind of transport/registry.h: no other transport with
   // channels of its own is used. A session can always fall back on its connections.
   std::string transport;
@@ -50,7 +58,8 @@ class Control {
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
-  virtual int fd() const = 0;  // becomes readable when the server ends the connection
+  virtual int fd() const = 0;    // becomes readable when the server ends the connection
+  virtual bool has_ended() = 0;  // whether it has; does not wait
 };
 
 // Everything a Lane needs, ready to use.
@@ -61,52 +70,5 @@ struct Attached : transport::Channels {
 };
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);
-
-// ---- server half ----
-
-// What answers the requests in the daemon. Called on the connection's thread; may block.
-class ControlHandler {
- public:
-  virtual ~ControlHandler() = default;
-  virtual wire::Hello hello() = 0;
-  // The APIs that sessions may use. A request for another API, or with another description of its
-  // calls, is refused before `attach` is called.
-  virtual std::vector<wire::ApiRecord> apis() = 0;
-  // Compared in constant time; `required` false: any client may come (loopback).
-  virtual bool token_matches(const std::string& token, bool* required) = 0;
-  virtual base::Result<wire::ListReply> list() = 0;
-  virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
-  virtual base::Status release(uint64_t lease_id) = 0;
-  virtual base::Status change(const wire::ChangeRequest& request) = 0;
-  virtual void lease_connection_closed(uint64_t lease_id) = 0;
-  // Makes a session and lets its worker answer the offers. The caller keeps the connection.
-  virtual base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
-                                                 const Connection& connection) = 0;
-  // Called after the AttachReply was sent: the connection now belongs to the session.
-  virtual void attached(uint64_t session_id, Connection connection) = 0;
-  virtual base::Status join(const wire::JoinRequest& request) = 0;
-  virtual void joined(const wire::JoinRequest& request, Connection connection) = 0;
-  // Returns the descriptor that belongs to the worker's answer. Requested over unix sockets only.
-  virtual base::Result<base::Fd> fetch(const wire::JoinRequest& /*request*/) { return no_such(); }
-  // The client uses the worker's first answer. The session begins without joined connections.
-  virtual base::Status use(const wire::JoinRequest& /*request*/) { return no_such(); }
-
- private:
-  // Inline, like the rest: this room is compiled without RTTI, the handler's with it.
-  static base::Status no_such() {
-    return base::Status(base::Code::kUnsupported,
-                        "this server offers no transport but the session's connections");
-  }
-};
-
-// Whether a client of that version may attach for the API that it names. The error says what the
-// server serves, names both versions and says what to do.
-base::Status check_api(const wire::AttachRequest& request, const std::string& client_version,
-                       const std::vector<wire::ApiRecord>& served,
-                       const std::string& server_version);
-
-// Serves one accepted connection until it ends or is handed over. Drops a peer that does not finish
-// a message within 5 s.
-void serve_connection(Connection connection, ControlHandler* handler);
 
 }  // namespace tendril::session

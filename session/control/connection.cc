@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kDescriptorsMax = 64;
 constexpr int kRestMs = 5000;
+constexpr size_t kOpenedBytes = 16u << 10;
 
 // Waits for the socket. False: the deadline passed.
 bool wait_for(int fd, short events, const Deadline& deadline) {
@@ -67,10 +68,15 @@ std::string get_text(const char (&from)[kBytes]) {
 }  // namespace
 
 Connection::Connection(base::Fd fd) : fd_(std::move(fd)) {
-  uint32_t user = 0;
-  peer_.text = transport::describe_peer(fd_.get(), &peer_.local, &peer_.trusted);
-  peer_.unix_socket = transport::is_unix_peer(fd_.get(), &user);
-  if (peer_.unix_socket) peer_.identity = base::format("uid %u", user);
+  const transport::PeerFacts facts = transport::describe_peer(fd_.get());
+  peer_.text = facts.text;
+  peer_.address = facts.address;
+  peer_.local = facts.loopback;
+  peer_.unix_socket = facts.unix_socket;
+  peer_.trusted = facts.same_user;
+  if (!facts.unix_socket) return;
+  peer_.identity = base::format("uid %u", facts.user);
+  peer_.proof = "uid";
 }
 
 Connection::Connection(base::Fd fd, std::string server) : fd_(std::move(fd)) {
@@ -84,17 +90,22 @@ Connection::Connection(base::Fd fd, const wire::ConnectionRecord& record) : fd_(
                std::min(record.key_bytes, wire::kConnectionKeyBytesMax));
 }
 
-wire::ConnectionRecord Connection::record() const {
+wire::ConnectionRecord record_of(const Peer& peer, const std::string& keys) {
   wire::ConnectionRecord record = {};
-  put_text(record.peer, peer_.text);
-  put_text(record.identity, peer_.identity);
-  record.key_bytes = uint32_t(std::min<size_t>(keys_.size(), sizeof record.keys));
-  std::memcpy(record.keys, keys_.data(), record.key_bytes);
+  put_text(record.peer, peer.text);
+  put_text(record.identity, peer.identity);
+  record.key_bytes = uint32_t(std::min<size_t>(keys.size(), sizeof record.keys));
+  std::memcpy(record.keys, keys.data(), record.key_bytes);
   return record;
 }
 
+wire::ConnectionRecord Connection::record() const { return record_of(peer_, keys_); }
+
 Status Connection::send_all(const void* data, size_t bytes, const Deadline& deadline) {
-  return send_on(fd_.get(), data, bytes, deadline);
+  if (seal_ == nullptr) return send_on(fd_.get(), data, bytes, deadline);
+  std::vector<uint8_t> network;
+  const Status sealed = seal_->send(data, bytes, &network);
+  return sealed.ok() ? send_on(fd_.get(), network.data(), network.size(), deadline) : sealed;
 }
 
 Status Connection::send_all(const void* data, size_t bytes, const base::Fd& riding) {
@@ -105,6 +116,12 @@ Status Connection::send_all(const void* data, size_t bytes, const base::Fd& ridi
 Status Connection::receive_all(void* into, size_t bytes, const Deadline& deadline, size_t* got) {
   auto* at = static_cast<uint8_t*>(into);
   *got = 0;
+  while (seal_ != nullptr && *got < bytes) {
+    size_t some = 0;
+    const Status status = receive_any(at + *got, bytes - *got, deadline, &some);
+    if (!status.ok()) return status;
+    *got += some;
+  }
   while (*got < bytes) {
     const ssize_t received = recv(fd_.get(), at + *got, bytes - *got, MSG_DONTWAIT);
     if (received > 0) {
@@ -132,6 +149,81 @@ Status Connection::receive_some(void* into, size_t bytes, const Deadline& deadli
   if (owned.size() > 1) return Status(Code::kMismatch, "more than one descriptor came");
   if (!owned.empty()) *riding = std::move(owned[0]);
   return Status();
+}
+
+Status Connection::receive_any(void* into, size_t bytes, const Deadline& deadline, size_t* got) {
+  *got = 0;
+  while (seal_ != nullptr) {
+    if (!plain_.empty()) {
+      *got = std::min(bytes, plain_.size());
+      std::memcpy(into, plain_.data(), *got);
+      plain_.erase(plain_.begin(), plain_.begin() + ptrdiff_t(*got));
+      return Status();
+    }
+    if (seal_->has_ended()) return Status(Code::kClosed, "the peer closed the connection");
+    const Status opened = open_some(deadline);
+    if (!opened.ok()) return opened;
+  }
+  for (;;) {
+    const ssize_t received = recv(fd_.get(), into, bytes, MSG_DONTWAIT);
+    if (received > 0) {
+      *got = size_t(received);
+      return Status();
+    }
+    if (received == 0) return Status(Code::kClosed, "the peer closed the connection");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(fd_.get(), POLLIN, deadline))
+        return Status(Code::kTimeout, "the peer does not answer");
+    } else if (errno != EINTR) {
+      return base::errno_status(Code::kClosed, "receiving", errno);
+    }
+  }
+}
+
+Status Connection::send_sealed(const std::vector<uint8_t>& network, const Deadline& deadline) {
+  return network.empty() ? Status() : send_on(fd_.get(), network.data(), network.size(), deadline);
+}
+
+Status Connection::open_some(const Deadline& deadline) {
+  uint8_t buffer[kOpenedBytes];
+  for (;;) {
+    const ssize_t received = recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (received == 0) return Status(Code::kClosed, "the peer closed the connection");
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (!wait_for(fd_.get(), POLLIN, deadline))
+        return Status(Code::kTimeout, "the peer does not answer");
+      continue;
+    }
+    if (received < 0 && errno == EINTR) continue;
+    if (received < 0) return base::errno_status(Code::kClosed, "receiving", errno);
+    std::vector<uint8_t> network;
+    const Status opened = seal_->receive(buffer, size_t(received), &plain_, &network);
+    const Status sent = send_sealed(network, deadline);
+    return opened.ok() ? sent : opened;  // the seal knows better what is wrong
+  }
+}
+
+Status Connection::secure(std::unique_ptr<Seal> seal, const Deadline& deadline) {
+  seal_ = std::move(seal);
+  std::vector<uint8_t> network;
+  Status status = seal_->start(&network);
+  if (status.ok()) status = send_sealed(network, deadline);
+  while (status.ok() && !seal_->is_open()) status = open_some(deadline);
+  if (!status.ok()) return status;
+  peer_.identity = seal_->identity();
+  peer_.proof = seal_->proof();
+  return status;
+}
+
+bool Connection::has_ended() {
+  if (seal_ != nullptr) {
+    const Status opened = open_some(Deadline(0));
+    plain_.clear();
+    return seal_->has_ended() || (!opened.ok() && opened.code() != Code::kTimeout);
+  }
+  uint8_t unasked[kOpenedBytes];
+  const ssize_t got = recv(fd_.get(), unasked, sizeof unasked, MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 void Connection::keep_alive() {

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection, its peer and the keys that seal its bytes (none, today). Client and tendrild speak
-// the control protocol over it. Then tendrild hands it to a worker as a descriptor and a
-// ConnectionRecord. One thread at a time.
+// A connection, its peer and the keys that seal its bytes. Client and tendrild speak the control
+// protocol over it, the client perhaps inside a seal (seal.h). Then tendrild hands it to a worker
+// as a descriptor and a ConnectionRecord. One thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "session/control/seal.h"
 #include "wire/assignment.h"
 
 namespace tendril::session {
 
 struct Peer {
   std::string text;          // "192.0.2.7:4711", "unix pid 17 uid 1000"
-  std::string identity;      // its proven identity: "uid 1000"; empty: none
+  std::string address;       // what counts as one address: "192.0.2.7", "2001:db8::/64", "uid 1000"
+  std::string identity;      // its proven identity: "uid 1000", "spiffe://..."; empty: none
+  std::string proof;         // how it was proven: "uid", "certificate", "token"; empty: not at all
   bool local = false;        // on this host, by its address
   bool unix_socket = false;  // descriptors can be passed
   bool trusted = false;      // over a unix socket, by this process' user or root
@@ -47,6 +51,16 @@ class Connection {
   // Receives as much as comes at once. *riding stays invalid if no descriptor came.
   base::Status receive_some(void* into, size_t bytes, const base::Deadline& deadline, size_t* got,
                             base::Fd* riding);
+  // Receives what there is, at least one byte.
+  base::Status receive_any(void* into, size_t bytes, const base::Deadline& deadline, size_t* got);
+
+  // Client: runs the handshake of the seal. From then on bytes travel inside it, except those of
+  // the two functions for descriptors. A sealed connection cannot be handed to anybody.
+  base::Status secure(std::unique_ptr<Seal> seal, const base::Deadline& deadline);
+  const Seal* seal() const { return seal_.get(); }
+  // True if the peer has ended the connection. Does not wait. Call it only when no answer is due:
+  // it drops what the peer has sent unasked.
+  bool has_ended();
 
   // Makes the kernel notice within seconds that a peer has vanished silently. TCP only.
   void keep_alive();
@@ -61,13 +75,22 @@ class Connection {
 
   // What a worker needs besides the descriptor. Call it when nothing more is sent here.
   wire::ConnectionRecord record() const;
+  void set_keys(std::string keys) { keys_ = std::move(keys); }
   base::Fd take_descriptor() { return std::move(fd_); }
 
  private:
+  // Waits for bytes of the seal, and opens them into plain_.
+  base::Status open_some(const base::Deadline& deadline);
+  base::Status send_sealed(const std::vector<uint8_t>& network, const base::Deadline& deadline);
+
   base::Fd fd_;
   Peer peer_;
   std::string keys_;
+  std::unique_ptr<Seal> seal_;
+  std::vector<uint8_t> plain_;  // opened, and not yet received
 };
+
+wire::ConnectionRecord record_of(const Peer& peer, const std::string& keys);
 
 // Passes descriptors and one small message between daemon and worker over a unix socket pair.
 base::Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds,

@@ -3,6 +3,7 @@
 #include "session/control/control_client.h"
 
 #include "base/text.h"
+#include "session/control/patience.h"
 
 namespace tendril::session {
 
@@ -13,6 +14,7 @@ using base::Status;
 
 namespace {
 constexpr int kLeaseMs = 60'000;  // a lease may wait for a worker to start
+constexpr size_t kListedMax = 200'000;
 
 template <typename Reply>
 Result<Reply> decoded(const Result<Message>& message, const Status& otherwise) {
@@ -33,11 +35,25 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
   Deadline deadline(options.timeout_ms);
   Result<Connection> connection = connect_to(endpoint, deadline);
   if (!connection.ok()) return connection.status();
+  if (options.securer != nullptr) {
+    Result<std::unique_ptr<Seal>> seal = options.securer->secure(endpoint);
+    if (!seal.ok()) return seal.status();
+    Status secured;
+    if (*seal != nullptr) {
+      const int most_ms = options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
+      secured = connection->secure(seal.take(), Deadline(most_ms));
+    }
+    if (!secured.ok()) {
+      return Status(secured.code(),
+                    base::format("%s: %s", endpoint.text.c_str(), secured.message().c_str()));
+    }
+  }
   std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
   wire::Hello hello;
   hello.product_version = wire::product_version();
   hello.token = options.token;
   hello.bulk_channels = options.bulk_channels;
+  hello.hears_news = true;
   std::vector<uint8_t> body = wire::encode(hello);
   std::vector<uint8_t> all = pack(wire::kHelloKind, Code::kOk, body.data(), body.size());
   all.insert(all.end(), more.begin(), more.end());
@@ -48,8 +64,7 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
 }
 
 Status ControlClient::read_hello() {
-  Result<Message> message =
-      receive_message(&connection_, Deadline(options_.timeout_ms), options_.timeout_ms);
+  Result<Message> message = receive_message(&connection_, Deadline(answer_ms()), answer_ms());
   if (!message.ok()) {
     switch (message.status().code()) {
       case Code::kTimeout:
@@ -57,7 +72,7 @@ Status ControlClient::read_hello() {
             Code::kTimeout,
             base::format("%s accepted the connection but did not answer within %d ms: it is "
                          "not a Tendril server, or overloaded",
-                         endpoint_.text.c_str(), options_.timeout_ms));
+                         endpoint_.text.c_str(), answer_ms()));
       case Code::kClosed:
         return strange("closed the connection without a word: it is not a Tendril server");
       default:
@@ -85,9 +100,20 @@ Status ControlClient::read_hello() {
   return Status();
 }
 
+Result<Message> ControlClient::read_answer(int timeout_ms) {
+  Patience patience(endpoint_.text, base::now_ns());
+  for (;;) {
+    Result<Message> message = receive_message(&connection_, Deadline(timeout_ms), answer_ms());
+    if (!message.ok() || message->kind != wire::kNewsKind) return message;
+    wire::News news;
+    if (!message->read(&news)) return strange("sent malformed news");
+    const std::string line = patience.heard(news, base::now_ns());
+    if (!line.empty() && options_.patience) options_.patience(line);
+  }
+}
+
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
-  Result<Message> message =
-      receive_message(&connection_, Deadline(timeout_ms), options_.timeout_ms);
+  Result<Message> message = read_answer(timeout_ms);
   if (!message.ok()) {
     return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(),
                                                         message.status().message().c_str()));
@@ -104,7 +130,7 @@ Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms)
 Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint8_t>& body,
                                    int timeout_ms) {
   Status sent =
-      send_message(&connection_, uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
+      send_message(&connection_, uint16_t(request), Code::kOk, body, Deadline(answer_ms()));
   // A refusal may be waiting even if the server reads no more.
   if (!sent.ok() && sent.code() != Code::kClosed) {
     return Status(sent.code(),
@@ -114,7 +140,7 @@ Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint
 }
 
 Status ControlClient::fetch(const std::vector<uint8_t>& body, base::Fd* descriptor) {
-  const Deadline deadline(options_.timeout_ms);
+  const Deadline deadline(answer_ms());
   Status status =
       send_message(&connection_, uint16_t(wire::Request::kFetch), Code::kOk, body, deadline);
   if (!status.ok()) return status;
@@ -133,7 +159,7 @@ Status ControlClient::fetch(const std::vector<uint8_t>& body, base::Fd* descript
 Result<double> ControlClient::ping_us() {
   uint64_t start = base::now_ns();
   Result<Message> message =
-      ask(wire::Request::kPing, wire::encode(wire::PingBody{start}), options_.timeout_ms);
+      ask(wire::Request::kPing, wire::encode(wire::PingBody{start}), answer_ms());
   if (!message.ok()) return message.status();
   double us = double(base::now_ns() - start) / 1000.0;
   wire::PingBody body;
@@ -142,9 +168,45 @@ Result<double> ControlClient::ping_us() {
   return us;
 }
 
-Result<wire::ListReply> ControlClient::list() {
-  return decoded<wire::ListReply>(ask(wire::Request::kList, {}, options_.timeout_ms),
+Result<wire::ListReply> ControlClient::list_part(const wire::ListRequest& request) {
+  return decoded<wire::ListReply>(ask(wire::Request::kList, wire::encode(request), answer_ms()),
                                   strange("sent a malformed list"));
+}
+
+// The first part has nearly always everything.
+Result<wire::ListReply> ControlClient::list() {
+  wire::ListRequest request;
+  request.limit = wire::kListPageMax;
+  Result<wire::ListReply> whole = list_part(request);
+  if (!whole.ok()) return whole;
+  bool more_leases = whole->more_leases, more_sessions = whole->more_sessions;
+  while (more_leases || more_sessions) {
+    request.parts =
+        (more_leases ? wire::kListLeases : 0u) | (more_sessions ? wire::kListSessions : 0u);
+    if (!whole->leases.empty()) request.leases_after = whole->leases.back().lease_id;
+    if (!whole->sessions.empty()) request.sessions_after = whole->sessions.back().session_id;
+    Result<wire::ListReply> part = list_part(request);
+    if (!part.ok()) return part;
+    // Each part must go on where the last one ended, and there must be an end.
+    const bool leads = (!more_leases || !part->leases.empty() || !part->more_leases) &&
+                       (!more_sessions || !part->sessions.empty() || !part->more_sessions);
+    for (wire::LeaseRecord& lease : part->leases) {
+      if (lease.lease_id <= request.leases_after) return strange("sent a list without order");
+      request.leases_after = lease.lease_id;
+      whole->leases.push_back(std::move(lease));
+    }
+    for (wire::SessionRecord& session : part->sessions) {
+      if (session.session_id <= request.sessions_after) return strange("sent a list without order");
+      request.sessions_after = session.session_id;
+      whole->sessions.push_back(std::move(session));
+    }
+    if (!leads || whole->leases.size() + whole->sessions.size() > kListedMax)
+      return strange("sent a list without end");
+    more_leases = more_leases && part->more_leases;
+    more_sessions = more_sessions && part->more_sessions;
+  }
+  whole->more_leases = whole->more_sessions = false;
+  return whole;
 }
 
 Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request) {
@@ -153,13 +215,12 @@ Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request)
 }
 
 Status ControlClient::release(uint64_t lease_id) {
-  return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}),
-             options_.timeout_ms)
+  return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}), answer_ms())
       .status();
 }
 
 Status ControlClient::change(const wire::ChangeRequest& request) {
-  return ask(wire::Request::kChange, wire::encode(request), options_.timeout_ms).status();
+  return ask(wire::Request::kChange, wire::encode(request), answer_ms()).status();
 }
 
 Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint,

@@ -32,6 +32,7 @@ class ControlClient final : public Control {
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   int fd() const override { return connection_.descriptor(); }
+  bool has_ended() override { return connection_.has_ended(); }
   // The descriptor that belongs to a session's answer; `body` is a JoinRequest.
   base::Status fetch(const std::vector<uint8_t>& body, base::Fd* descriptor);
   const std::string& keys() const { return connection_.keys(); }
@@ -39,6 +40,12 @@ class ControlClient final : public Control {
 
  private:
   base::Status strange(const char* what) const;
+  // Reads the next message that is not news.
+  base::Result<Message> read_answer(int timeout_ms);
+  base::Result<wire::ListReply> list_part(const wire::ListRequest& request);
+  int answer_ms() const {
+    return options_.answer_ms > 0 ? options_.answer_ms : options_.timeout_ms;
+  }
 
   Connection connection_;
   Endpoint endpoint_;

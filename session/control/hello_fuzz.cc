@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "session/control/attach.h"
+#include "session/control/serve.h"
 
 using namespace tendril;  // NOLINT: a program
 
@@ -13,11 +13,12 @@ struct Handler : session::ControlHandler {
   wire::Hello hello() override { return {}; }
   // An empty request names this API, so that most inputs pass the check.
   std::vector<wire::ApiRecord> apis() override { return {{"", 0}}; }
-  bool token_matches(const std::string&, bool* required) override {
-    *required = false;
-    return true;
+  session::Admission admit(const wire::Hello&, const session::Peer&) override {
+    return session::admit_by_token("", "");
   }
-  base::Result<wire::ListReply> list() override { return wire::ListReply(); }
+  base::Result<wire::ListReply> list(const wire::ListRequest&) override {
+    return wire::ListReply();
+  }
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest&) override {
     return wire::LeaseReply();
   }
@@ -25,7 +26,7 @@ struct Handler : session::ControlHandler {
   base::Status change(const wire::ChangeRequest&) override { return base::Status(); }
   void lease_connection_closed(uint64_t) override {}
   base::Result<wire::AttachReply> attach(const wire::AttachRequest&,
-                                         const session::Connection&) override {
+                                         const wire::ConnectionRecord&) override {
     return wire::AttachReply();
   }
   void attached(uint64_t, session::Connection) override {}

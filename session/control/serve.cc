@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's half of a control connection: hello, then one request and one reply at a time, until
-// the connection ends or becomes part of a session. Runs on a thread of the daemon. The peer is
-// unknown until its hello was accepted, and is never trusted.
-#include <vector>
+// See serve.h.
+#include "session/control/serve.h"
+
+#include <algorithm>
 
 #include "base/text.h"
-#include "session/control/control_io.h"
+#include "session/control/conversation.h"
 
 namespace tendril::session {
 
@@ -16,177 +16,196 @@ using base::Status;
 
 namespace {
 
-constexpr int kMessageMs = 5'000;     // to finish a message, hello included
-constexpr int kIdleMs = 10 * 60'000;  // between requests on a connection that holds no lease
-
-class Conversation {
- public:
-  Conversation(Connection connection, ControlHandler* handler)
-      : connection_(std::move(connection)), handler_(handler) {}
-  ~Conversation() {
-    for (uint64_t lease : leases_) handler_->lease_connection_closed(lease);
-  }
-  void serve();
-
- private:
-  bool accept_hello();
-  bool handle(const Message& message);
-  bool handle_lease(const Message& message);
-  bool handle_attach(const Message& message);
-  bool handle_join(const Message& message);
-  bool handle_fetch(const Message& message);
-
-  bool answer(uint16_t kind, const std::vector<uint8_t>& body) {
-    return send_message(&connection_, kind, Code::kOk, body, Deadline(kMessageMs)).ok();
-  }
-  bool refuse(uint16_t kind, Code code, const std::string& text) {
-    std::vector<uint8_t> body(text.begin(), text.end());
-    return send_message(&connection_, kind, code, body, Deadline(kMessageMs)).ok();
-  }
-  bool refuse(uint16_t kind, const Status& status) {
-    return refuse(kind, status.code(), status.message());
-  }
-  bool malformed(uint16_t kind) {
-    refuse(kind, Code::kInvalid, "the request is malformed");
-    return false;
-  }
-
-  Connection connection_;
-  ControlHandler* handler_;
-  wire::Hello mine_, theirs_;
-  std::vector<uint64_t> leases_;
-};
-
-bool Conversation::accept_hello() {
-  Result<Message> message = receive_message(&connection_, Deadline(kMessageMs), kMessageMs);
-  if (!message.ok()) return false;  // a port scanner, or somebody else's protocol: no answer
-  if (message->kind != wire::kHelloKind || !message->read(&theirs_))
-    return malformed(wire::kHelloKind);
-  mine_ = handler_->hello();
-  mine_.token.clear();
-  if (theirs_.protocol_newest < mine_.protocol_oldest ||
-      theirs_.protocol_oldest > mine_.protocol_newest) {
-    return refuse(wire::kHelloKind, Code::kMismatch,
-                  base::format(
-                      "this server is Tendril %s and speaks protocol %u to %u; the client is "
-                      "Tendril %s and "
-                      "speaks %u to %u; install the same version on both",
-                      mine_.product_version.c_str(), unsigned(mine_.protocol_oldest),
-                      unsigned(mine_.protocol_newest), cleaned(theirs_.product_version).c_str(),
-                      unsigned(theirs_.protocol_oldest), unsigned(theirs_.protocol_newest))) &&
-           false;
-  }
-  bool required = true;
-  if (!handler_->token_matches(theirs_.token, &required) && required) {
-    const char* text = theirs_.token.empty()
-                           ? "this server wants a token and the client sent none; set it in the "
-                             "client's configuration"
-                           : "the token is wrong: it is not the one this server was started with";
-    return refuse(wire::kHelloKind, Code::kRefused, text) && false;
-  }
-  return answer(wire::kHelloKind, wire::encode(mine_));
+Outcome refused(uint16_t kind, const Status& status) {
+  Outcome outcome;
+  outcome.kind = kind;
+  outcome.code = status.code();
+  outcome.body.assign(status.message().begin(), status.message().end());
+  return outcome;
 }
 
-void Conversation::serve() {
-  connection_.keep_alive();
-  if (!accept_hello()) return;
-  theirs_.token.clear();
+Outcome malformed(uint16_t kind) {
+  Outcome outcome = refused(kind, Status(Code::kInvalid, "the request is malformed"));
+  outcome.ends = true;
+  return outcome;
+}
+
+Outcome answered(uint16_t kind, std::vector<uint8_t> body = {}) {
+  Outcome outcome;
+  outcome.kind = kind;
+  outcome.body = std::move(body);
+  return outcome;
+}
+
+// Never an empty success in place of an answer that is too long.
+template <typename Reply>
+Outcome answered_with(uint16_t kind, const Reply& reply) {
+  std::vector<uint8_t> body = wire::encode(reply);
+  if (!body.empty()) return answered(kind, std::move(body));
+  return refused(kind, Status(Code::kExhausted,
+                              "the answer is too long for one message; use the server's version "
+                              "of the client, which asks for parts"));
+}
+
+Outcome outcome_of(uint16_t kind, const Status& status) {
+  return status.ok() ? answered(kind) : refused(kind, status);
+}
+
+// As many records as fit. Records differ in size: a lease may have one slice or 64.
+Outcome perform_list(const Message& message, ControlHandler* handler) {
+  wire::ListRequest request;
+  if (!message.body.empty() && !message.read(&request)) return malformed(message.kind);
+  if (request.limit != 0) request.limit = std::min(request.limit, wire::kListPageMax);
   for (;;) {
-    Result<Message> message =
-        receive_message(&connection_, Deadline(leases_.empty() ? kIdleMs : -1), kMessageMs);
-    if (!message.ok() || !handle(*message)) return;
+    Result<wire::ListReply> list = handler->list(request);
+    if (!list.ok()) return refused(message.kind, list.status());
+    Outcome outcome = answered_with(message.kind, *list);
+    if (outcome.code == Code::kOk || request.limit <= 1) return outcome;
+    request.limit /= 4;
+    request.limit = std::max(request.limit, 1u);
   }
 }
 
-bool Conversation::handle(const Message& message) {
-  switch (wire::Request(message.kind)) {
-    case wire::Request::kPing:
-      return answer(message.kind, message.body);
-    case wire::Request::kList: {
-      Result<wire::ListReply> list = handler_->list();
-      return list.ok() ? answer(message.kind, wire::encode(*list))
-                       : refuse(message.kind, list.status());
-    }
-    case wire::Request::kLease:
-      return handle_lease(message);
-    case wire::Request::kAttach:
-      return handle_attach(message);
-    case wire::Request::kJoin:
-      return handle_join(message);
-    case wire::Request::kFetch:
-      return handle_fetch(message);
-    case wire::Request::kUse: {
-      wire::JoinRequest request;
-      if (!message.read(&request)) return malformed(message.kind);
-      Status used = handler_->use(request);
-      return used.ok() ? answer(message.kind, {}) : refuse(message.kind, used);
-    }
-    case wire::Request::kChange: {
-      wire::ChangeRequest request;
-      if (!message.read(&request)) return malformed(message.kind);
-      Status changed = handler_->change(request);
-      return changed.ok() ? answer(message.kind, {}) : refuse(message.kind, changed);
-    }
-    case wire::Request::kSecuredAttach:
-      break;
-    case wire::Request::kRelease: {
-      wire::ReleaseRequest request;
-      if (!message.read(&request)) return malformed(message.kind);
-      Status released = handler_->release(request.lease_id);
-      return released.ok() ? answer(message.kind, {}) : refuse(message.kind, released);
-    }
-  }
-  return refuse(
-      message.kind, Code::kUnsupported,
-      base::format(
-          "this server (Tendril %s) does not know the request; it is older than the client",
-          mine_.product_version.c_str()));
-}
-
-bool Conversation::handle_lease(const Message& message) {
+Outcome perform_lease(const Message& message, ControlHandler* handler) {
   wire::LeaseRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  Result<wire::LeaseReply> lease = handler_->lease(request);
-  if (!lease.ok()) return refuse(message.kind, lease.status());
-  leases_.push_back(lease->lease_id);
-  return answer(message.kind, wire::encode(*lease));
+  Result<wire::LeaseReply> lease = handler->lease(request);
+  if (!lease.ok()) return refused(message.kind, lease.status());
+  Outcome outcome = answered_with(message.kind, *lease);
+  outcome.lease_id = lease->lease_id;
+  return outcome;
 }
 
-bool Conversation::handle_attach(const Message& message) {
+Outcome perform_attach(const Message& message, const Facts& facts, ControlHandler* handler) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
   const Status served =
-      check_api(request, theirs_.product_version, handler_->apis(), mine_.product_version);
-  if (!served.ok()) return refuse(message.kind, served);
-  Result<wire::AttachReply> reply = handler_->attach(request, connection_);
-  if (!reply.ok()) return refuse(message.kind, reply.status());
-  if (!answer(message.kind, wire::encode(*reply))) return false;
-  handler_->attached(reply->session_id, std::move(connection_));
-  return false;
+      check_api(request, facts.theirs.product_version, handler->apis(), facts.mine.product_version);
+  if (!served.ok()) return refused(message.kind, served);
+  Outcome outcome;
+  Result<wire::AttachReply> reply = handler->attach(request, record_of(facts.peer, outcome.keys));
+  if (!reply.ok()) return refused(message.kind, reply.status());
+  outcome = answered_with(message.kind, *reply);
+  if (outcome.code != Code::kOk) return outcome;
+  outcome.handover = Outcome::Handover::kAttached;
+  outcome.session_id = reply->session_id;
+  return outcome;
 }
 
-bool Conversation::handle_join(const Message& message) {
+Outcome perform_join(const Message& message, ControlHandler* handler) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  Status status = handler_->join(request);
-  if (!status.ok()) return refuse(message.kind, status);
-  if (!answer(message.kind, {})) return false;
-  handler_->joined(request, std::move(connection_));
-  return false;
+  const Status status = handler->join(request);
+  Outcome outcome = outcome_of(message.kind, status);
+  if (!status.ok()) return outcome;
+  outcome.handover = Outcome::Handover::kJoined;
+  outcome.join = request;
+  return outcome;
 }
 
-bool Conversation::handle_fetch(const Message& message) {
+Outcome perform_fetch(const Message& message, const Facts& facts, ControlHandler* handler) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  if (!connection_.peer().unix_socket)
-    return refuse(message.kind, Code::kInvalid, "descriptors are handed over on unix sockets only");
-  Result<base::Fd> descriptor = handler_->fetch(request);
-  if (!descriptor.ok()) return refuse(message.kind, descriptor.status());
-  std::vector<uint8_t> reply = pack(message.kind, Code::kOk, nullptr, 0);
-  return connection_.send_all(reply.data(), reply.size(), *descriptor).ok();
+  if (!facts.peer.unix_socket || facts.sealed) {
+    return refused(message.kind,
+                   Status(Code::kInvalid, "descriptors are handed over on unix sockets only"));
+  }
+  Result<base::Fd> descriptor = handler->fetch(request);
+  if (!descriptor.ok()) return refused(message.kind, descriptor.status());
+  Outcome outcome = answered(message.kind);
+  outcome.riding = descriptor.take();
+  return outcome;
+}
+
+Outcome perform_other(const Message& message, const Facts& facts, ControlHandler* handler) {
+  Result<std::vector<uint8_t>> body = handler->other(message, facts);
+  if (!body.ok()) return refused(message.kind, body.status());
+  if (body->size() > wire::kControlBytesMax)
+    return refused(message.kind, Status(Code::kInternal, "the answer is too long"));
+  return answered(message.kind, body.take());
+}
+
+bool is_known(uint16_t kind) {
+  return kind >= uint16_t(wire::Request::kPing) && kind <= uint16_t(wire::Request::kChange);
+}
+
+// Sends what the conversation wants to send.
+Status flush(Connection* connection, Conversation* conversation) {
+  while (conversation->has_output()) {
+    size_t bytes = 0;
+    int riding = -1;
+    const uint8_t* data = conversation->output(&bytes, &riding);
+    const Status sent = riding >= 0
+                            ? send_descriptors(connection->descriptor(), data, bytes, &riding, 1)
+                            : connection->send_all(data, bytes, Deadline(kMessageMs));
+    if (!sent.ok()) return sent;
+    conversation->sent(bytes, base::now_ns());
+  }
+  return Status();
 }
 
 }  // namespace
+
+Outcome perform(const Message& request, const Facts& facts, ControlHandler* handler) {
+  if (!is_known(request.kind)) return perform_other(request, facts, handler);
+  if (facts.standing == Standing::kStranger) {
+    return refused(request.kind, Status(Code::kRefused,
+                                        "this server answers only those who say who they are; "
+                                        "use the credentials that its administrator gave you"));
+  }
+  switch (wire::Request(request.kind)) {
+    case wire::Request::kPing:
+      return answered(request.kind, request.body);
+    case wire::Request::kList:
+      return perform_list(request, handler);
+    case wire::Request::kLease:
+      return perform_lease(request, handler);
+    case wire::Request::kAttach:
+      return perform_attach(request, facts, handler);
+    case wire::Request::kJoin:
+      return perform_join(request, handler);
+    case wire::Request::kFetch:
+      return perform_fetch(request, facts, handler);
+    case wire::Request::kUse: {
+      wire::JoinRequest use;
+      if (!request.read(&use)) return malformed(request.kind);
+      return outcome_of(request.kind, handler->use(use));
+    }
+    case wire::Request::kChange: {
+      wire::ChangeRequest change;
+      if (!request.read(&change)) return malformed(request.kind);
+      return outcome_of(request.kind, handler->change(change));
+    }
+    case wire::Request::kRelease: {
+      wire::ReleaseRequest release;
+      if (!request.read(&release)) return malformed(request.kind);
+      return outcome_of(request.kind, handler->release(release.lease_id));
+    }
+    case wire::Request::kSecuredAttach:
+      break;
+  }
+  return perform_other(request, facts, handler);
+}
+
+void hand_over(const Outcome& outcome, Connection connection, ControlHandler* handler) {
+  connection.set_keys(outcome.keys);
+  if (outcome.handover == Outcome::Handover::kAttached)
+    handler->attached(outcome.session_id, std::move(connection));
+  else if (outcome.handover == Outcome::Handover::kJoined)
+    handler->joined(outcome.join, std::move(connection));
+}
+
+Admission admit_by_token(const std::string& wanted, const std::string& given) {
+  Admission admission;
+  admission.standing = Standing::kMember;
+  if (wanted.empty() || base::equal_in_constant_time(wanted, given)) return admission;
+  admission.refusal =
+      Status(Code::kRefused,
+             given.empty() ? "this server wants a token and the client sent none; set it in the "
+                             "client's configuration"
+                           : "the token is wrong: it is not the one this server was started with");
+  return admission;
+}
 
 Status check_api(const wire::AttachRequest& request, const std::string& client_version,
                  const std::vector<wire::ApiRecord>& served, const std::string& server_version) {
@@ -213,7 +232,27 @@ Status check_api(const wire::AttachRequest& request, const std::string& client_v
 }
 
 void serve_connection(Connection connection, ControlHandler* handler) {
-  Conversation(std::move(connection), handler).serve();
+  connection.keep_alive();
+  Conversation conversation(handler, {connection.peer(), {}, {}}, base::now_ns());
+  std::vector<uint8_t> buffer(64u << 10);
+  for (;;) {
+    Message request;
+    while (conversation.next(&request, base::now_ns()))
+      conversation.complete(perform(request, *conversation.facts(), handler), base::now_ns());
+    if (!flush(&connection, &conversation).ok() || conversation.is_over()) break;
+    if (conversation.hands_over()) {
+      hand_over(conversation.take_outcome(), std::move(connection), handler);
+      break;
+    }
+    const uint64_t end_ns = conversation.deadline_ns(), now_ns = base::now_ns();
+    const uint64_t left_ms = end_ns <= now_ns ? 0 : (end_ns - now_ns) / 1'000'000u + 1;
+    size_t got = 0;
+    const Status received = connection.receive_any(
+        buffer.data(), buffer.size(), Deadline(end_ns == UINT64_MAX ? -1 : int(left_ms)), &got);
+    if (!received.ok()) break;
+    conversation.receive(buffer.data(), got, base::now_ns());
+  }
+  for (const uint64_t lease : conversation.leases()) handler->lease_connection_closed(lease);
 }
 
 }  // namespace tendril::session

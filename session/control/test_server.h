@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "session/control/attach.h"
 #include "session/control/offers.h"
+#include "session/control/serve.h"
 #include "session/lane/lane.h"
 #include "session/lane/service.h"
 #include "session/lane/test_pair.h"
@@ -55,11 +56,10 @@ class SmallServer : public ControlHandler {
 
   wire::Hello hello() override { return hello_; }
   std::vector<wire::ApiRecord> apis() override { return {{"echo", 11}, {"other", 12}}; }
-  bool token_matches(const std::string& token, bool* required) override {
-    *required = !token_.empty();
-    return token == token_;
+  Admission admit(const wire::Hello& hello, const Peer&) override {
+    return admit_by_token(token_, hello.token);
   }
-  base::Result<wire::ListReply> list() override {
+  base::Result<wire::ListReply> list(const wire::ListRequest&) override {
     wire::ListReply reply;
     reply.server = "small";
     return reply;
@@ -81,12 +81,13 @@ class SmallServer : public ControlHandler {
   }
   void lease_connection_closed(uint64_t lease_id) override { closed_lease = lease_id; }
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
-                                         const Connection& connection) override {
+                                         const wire::ConnectionRecord& record) override {
     wire::AttachReply reply;
     reply.session_id = 5;
     reply.session_secret = "hush";
     granted_ = reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
-    base::Result<Choice> choice = choose(request.transports, {granted_, connection.keys()});
+    base::Result<Choice> choice =
+        choose(request.transports, {granted_, Connection(base::Fd(), record).keys()});
     if (!choice.ok()) return choice.status();
     choice_ = choice.take();
     reply.transports = choice_.answers;

@@ -25,7 +25,7 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr int kBacklog = 1024;
+constexpr int kBacklog = 4096;
 constexpr uint32_t kUnacknowledgedMs = 10'000;
 constexpr unsigned kResentMin = 3;
 
@@ -49,6 +49,24 @@ std::string address_text(const sockaddr* address, socklen_t bytes, uint16_t* por
   *port = static_cast<uint16_t>(strtoul(service, nullptr, 10));
   return strchr(host, ':') != nullptr ? "[" + std::string(host) + "]:" + service
                                       : std::string(host) + ":" + service;
+}
+
+std::string host_text(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (address.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text,
+              sizeof text);
+    return text;
+  }
+  if (address.ss_family != AF_INET6) return text;
+  in6_addr host = reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&host)) {
+    inet_ntop(AF_INET, host.s6_addr + 12, text, sizeof text);
+    return text;
+  }
+  memset(host.s6_addr + 8, 0, 8);
+  inet_ntop(AF_INET6, &host, text, sizeof text);
+  return std::string(text) + "/64";
 }
 
 // Splits "[v6]:port", "host:port" and bare v6 addresses.
@@ -191,37 +209,34 @@ bool is_half_open(int fd) {
          info.tcpi_last_ack_recv > kUnacknowledgedMs;
 }
 
-std::string describe_peer(int fd, bool* loopback, bool* same_user) {
+PeerFacts describe_peer(int fd) {
+  PeerFacts facts;
   sockaddr_storage peer = {};
   socklen_t bytes = sizeof peer;
-  *loopback = *same_user = false;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0)
-    return "a peer that is gone";
-  *loopback = is_loopback(reinterpret_cast<sockaddr*>(&peer));
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) {
+    facts.text = "a peer that is gone";
+    return facts;
+  }
+  facts.loopback = is_loopback(reinterpret_cast<sockaddr*>(&peer));
   if (peer.ss_family != AF_UNIX) {
     uint16_t port = 0;
-    return address_text(reinterpret_cast<sockaddr*>(&peer), bytes, &port);
+    facts.text = address_text(reinterpret_cast<sockaddr*>(&peer), bytes, &port);
+    facts.address = host_text(peer);
+    return facts;
   }
+  facts.unix_socket = true;
   ucred credentials = {};
   socklen_t credential_bytes = sizeof credentials;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credential_bytes) != 0)
-    return "a unix peer";
-  *same_user = credentials.uid == geteuid() || credentials.uid == 0;
-  return base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
-}
-
-bool is_unix_peer(int fd, uint32_t* user) {
-  sockaddr_storage mine = {};
-  socklen_t bytes = sizeof mine;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &bytes) != 0 ||
-      mine.ss_family != AF_UNIX) {
-    return false;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credential_bytes) != 0) {
+    facts.text = "a unix peer";
+    facts.unix_socket = false;  // then it has no user either
+    return facts;
   }
-  ucred credentials = {};
-  bytes = sizeof credentials;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return false;
-  *user = credentials.uid;
-  return true;
+  facts.user = credentials.uid;
+  facts.same_user = credentials.uid == geteuid() || credentials.uid == 0;
+  facts.text = base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
+  facts.address = base::format("uid %u", credentials.uid);
+  return facts;
 }
 
 }  // namespace tendril::transport

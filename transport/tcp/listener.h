@@ -35,11 +35,17 @@ base::Result<base::Fd> accept_on(const Listener& listener, int timeout_ms, bool*
 // detected this.
 bool is_half_open(int fd);
 
-// "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log; *same_user: a unix peer with the
-// daemon's user or root.
-std::string describe_peer(int fd, bool* loopback, bool* same_user);
-
-// Whether the peer uses a unix socket, and which user it then is.
-bool is_unix_peer(int fd, uint32_t* user);
+// Who is at the other end of a socket.
+struct PeerFacts {
+  std::string text;  // "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log
+  // What counts as one address where peers are bounded: without the port, of IPv6 the network of
+  // one host (64 bits), of a unix socket the user.
+  std::string address;
+  bool loopback = false;  // on this host, by its address
+  bool unix_socket = false;
+  bool same_user = false;  // a unix peer with this process' user, or root
+  uint32_t user = 0;       // of a unix peer
+};
+PeerFacts describe_peer(int fd);
 
 }  // namespace tendril::transport
