@@ -100,10 +100,10 @@ void Handshake::mix_key_and_hash(std::string_view secret) {
 std::string Handshake::encrypt(std::string_view plain) {
   uint8_t nonce[kAeadNonceBytes];
   put_nonce(number_++, nonce);
-  std::string out(plain);
-  out.resize(plain.size() + kAeadTagBytes);
+  std::string out(plain.size() + kAeadTagBytes, 0);
   auto* const data = reinterpret_cast<uint8_t*>(&out[0]);
-  aead_.seal(nonce, hash_.data(), hash_.size(), data, plain.size(), data + plain.size());
+  aead_.seal(nonce, {hash_.data(), hash_.size()}, {plain.data(), plain.size()}, data,
+             data + plain.size());
   mix_hash(out);
   return out;
 }
@@ -112,13 +112,12 @@ Result<std::string> Handshake::decrypt(std::string_view sealed) {
   if (sealed.size() < kAeadTagBytes) return does_not_fit();
   uint8_t nonce[kAeadNonceBytes];
   put_nonce(number_++, nonce);
-  std::string out(sealed);
   const size_t bytes = sealed.size() - kAeadTagBytes;
-  auto* const data = reinterpret_cast<uint8_t*>(&out[0]);
-  if (!aead_.open(nonce, hash_.data(), hash_.size(), data, bytes, data + bytes))
+  const auto* const data = reinterpret_cast<const uint8_t*>(sealed.data());
+  std::string out(bytes, 0);
+  if (!aead_.open(nonce, {hash_.data(), hash_.size()}, {data, bytes}, &out[0], data + bytes))
     return does_not_fit();
   mix_hash(sealed);
-  out.resize(bytes);
   return out;
 }
 

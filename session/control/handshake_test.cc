@@ -27,7 +27,7 @@ std::string seal(const Digest& key, uint8_t number, std::string data) {
   aead.set_key(key.data(), key.size());
   uint8_t nonce[transport::kAeadNonceBytes] = {}, tag[transport::kAeadTagBytes];
   nonce[11] = number;
-  aead.seal(nonce, nullptr, 0, &data[0], data.size(), tag);
+  aead.seal(nonce, {nullptr, 0}, {data.data(), data.size()}, &data[0], tag);
   return to_hex(data + std::string(reinterpret_cast<char*>(tag), sizeof tag));
 }
 

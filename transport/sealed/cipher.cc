@@ -7,10 +7,12 @@
 
 #include <cstring>
 
+#include "transport/sealed/wide_gcm.h"
+
 namespace tendril::transport {
 namespace {
 
-constexpr size_t kBlockBytes = 16;
+constexpr size_t kBlockBytes = 16, kWideBytes = 16;
 // Counter 1 masks the tag, the data begins at 2 (NIST SP 800-38D).
 constexpr uint32_t kTagCounter = 1, kDataCounter = 2;
 
@@ -18,16 +20,21 @@ void put_big_endian(uint64_t value, uint8_t* into) {
   for (int i = 0; i < 8; ++i) into[i] = uint8_t(value >> (56 - 8 * i));
 }
 
-uint32_t run_instructions(const void* keys, const void* nonce, uint32_t counter, void* data,
-                          size_t bytes) {
-  return br_aes_x86ni_ctr_run(static_cast<const br_aes_x86ni_ctr_keys*>(keys), nonce, counter, data,
-                              bytes);
+void copy_if_apart(const void* from, void* into, size_t bytes) {
+  if (from != into && bytes != 0) std::memcpy(into, from, bytes);
 }
 
-uint32_t run_portable(const void* keys, const void* nonce, uint32_t counter, void* data,
-                      size_t bytes) {
-  return br_aes_ct64_ctr_run(static_cast<const br_aes_ct64_ctr_keys*>(keys), nonce, counter, data,
-                             bytes);
+void run_instructions(const void* keys, const uint8_t* nonce, uint32_t counter, const void* from,
+                      void* into, size_t bytes) {
+  copy_if_apart(from, into, bytes);
+  br_aes_x86ni_ctr_run(static_cast<const br_aes_x86ni_ctr_keys*>(keys), nonce, counter, into,
+                       bytes);
+}
+
+void run_portable(const void* keys, const uint8_t* nonce, uint32_t counter, const void* from,
+                  void* into, size_t bytes) {
+  copy_if_apart(from, into, bytes);
+  br_aes_ct64_ctr_run(static_cast<const br_aes_ct64_ctr_keys*>(keys), nonce, counter, into, bytes);
 }
 
 }  // namespace
@@ -37,48 +44,75 @@ Aead::~Aead() {
   wipe(hash_key_, sizeof hash_key_);
 }
 
+void Aead::hash_wide(const Aead& aead, uint8_t* hash, Text data) {
+  wide_hash(aead.schedule_, hash, data.data, data.bytes);
+}
+
+void Aead::hash_instructions(const Aead& aead, uint8_t* hash, Text data) {
+  br_ghash_pclmul(hash, aead.hash_key_, data.data, data.bytes);
+}
+
+void Aead::hash_portable(const Aead& aead, uint8_t* hash, Text data) {
+  br_ghash_ctmul64(hash, aead.hash_key_, data.data, data.bytes);
+}
+
 void Aead::set_key(const void* key, size_t bytes, Engine engine) {
   static_assert(sizeof schedule_ >= sizeof(br_aes_x86ni_ctr_keys));
   static_assert(sizeof schedule_ >= sizeof(br_aes_ct64_ctr_keys));
-  const bool best = engine == Engine::kBest;
-  if (best && br_aes_x86ni_ctr_get_vtable() != nullptr) {
+  static_assert(sizeof schedule_ >= kWideKeyBytes);
+  const bool wide = engine == Engine::kBest && bytes == kWideBytes && has_wide_gcm();
+  const bool instructions = engine != Engine::kPortable;
+  if (wide) {
+    wide_schedule(static_cast<const uint8_t*>(key), schedule_);
+    run_counter_ = wide_counter;
+    hash_blocks_ = hash_wide;
+  } else if (instructions && br_aes_x86ni_ctr_get_vtable() != nullptr) {
     br_aes_x86ni_ctr_init(reinterpret_cast<br_aes_x86ni_ctr_keys*>(schedule_), key, bytes);
     run_counter_ = run_instructions;
   } else {
     br_aes_ct64_ctr_init(reinterpret_cast<br_aes_ct64_ctr_keys*>(schedule_), key, bytes);
     run_counter_ = run_portable;
   }
-  const br_ghash with_instructions = best ? br_ghash_pclmul_get() : nullptr;
-  hash_blocks_ = with_instructions != nullptr ? with_instructions : br_ghash_ctmul64;
-  static constexpr uint8_t kZeros[kAeadNonceBytes] = {};
-  std::memset(hash_key_, 0, sizeof hash_key_);
-  run_counter_(schedule_, kZeros, 0, hash_key_, sizeof hash_key_);
+  static constexpr uint8_t kZeros[kBlockBytes] = {};
+  run_counter_(schedule_, kZeros, 0, kZeros, hash_key_, sizeof hash_key_);
+  if (wide) {
+    wide_powers(hash_key_, schedule_);
+  } else {
+    hash_blocks_ =
+        instructions && br_ghash_pclmul_get() != nullptr ? hash_instructions : hash_portable;
+  }
 }
 
-void Aead::make_tag(const uint8_t* nonce, const void* associated, size_t associated_bytes,
-                    const void* data, size_t bytes, uint8_t* tag) const {
+void Aead::make_tag(const uint8_t* nonce, Text associated, Text sealed, uint8_t* tag) const {
   uint8_t hash[kBlockBytes] = {}, lengths[kBlockBytes];
-  put_big_endian(uint64_t{associated_bytes} * 8, lengths);
-  put_big_endian(uint64_t{bytes} * 8, lengths + 8);
-  hash_blocks_(hash, hash_key_, associated, associated_bytes);
-  hash_blocks_(hash, hash_key_, data, bytes);
-  hash_blocks_(hash, hash_key_, lengths, sizeof lengths);
-  run_counter_(schedule_, nonce, kTagCounter, hash, sizeof hash);
-  std::memcpy(tag, hash, sizeof hash);
+  put_big_endian(uint64_t{associated.bytes} * 8, lengths);
+  put_big_endian(uint64_t{sealed.bytes} * 8, lengths + 8);
+  hash_blocks_(*this, hash, associated);
+  hash_blocks_(*this, hash, sealed);
+  hash_blocks_(*this, hash, {lengths, sizeof lengths});
+  run_counter_(schedule_, nonce, kTagCounter, hash, tag, sizeof hash);
 }
 
-void Aead::seal(const uint8_t* nonce, const void* associated, size_t associated_bytes, void* data,
-                size_t bytes, uint8_t* tag) const {
-  run_counter_(schedule_, nonce, kDataCounter, data, bytes);
-  make_tag(nonce, associated, associated_bytes, data, bytes, tag);
-}
-
-bool Aead::open(const uint8_t* nonce, const void* associated, size_t associated_bytes, void* data,
-                size_t bytes, const uint8_t* tag) const {
+bool Aead::check(const uint8_t* nonce, Text associated, Text sealed, const uint8_t* tag) const {
   uint8_t expected[kAeadTagBytes];
-  make_tag(nonce, associated, associated_bytes, data, bytes, expected);
-  if (!equal_bytes(expected, tag, sizeof expected)) return false;
-  run_counter_(schedule_, nonce, kDataCounter, data, bytes);
+  make_tag(nonce, associated, sealed, expected);
+  return equal_bytes(expected, tag, sizeof expected);
+}
+
+void Aead::run(const uint8_t* nonce, size_t at, Text from, void* into) const {
+  const uint32_t counter = kDataCounter + uint32_t(at / kBlockBytes);
+  run_counter_(schedule_, nonce, counter, from.data, into, from.bytes);
+}
+
+void Aead::seal(const uint8_t* nonce, Text associated, Text from, void* into, uint8_t* tag) const {
+  run(nonce, 0, from, into);
+  make_tag(nonce, associated, {into, from.bytes}, tag);
+}
+
+bool Aead::open(const uint8_t* nonce, Text associated, Text from, void* into,
+                const uint8_t* tag) const {
+  if (!check(nonce, associated, from, tag)) return false;
+  run(nonce, 0, from, into);
   return true;
 }
 

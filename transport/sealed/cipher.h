@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The primitives behind sealed channels and the secured attach: AES-GCM, X25519, SHA-256, HMAC and
 // HKDF. BearSSL computes them (static and hidden, so that programs may have a library of their
-// own); nothing outside cipher.cc knows that. Constant time with respect to keys and data. Any
-// thread, one at a time per object. No allocation except where a std::string is returned.
+// own), except AES-GCM on processors that do two blocks at once (wide_gcm.h); nothing outside
+// cipher.cc knows that. Constant time with respect to keys and data. Any thread, one at a time per
+// object. No allocation except where a std::string is returned.
 #pragma once
 
 #include <array>
@@ -24,8 +25,9 @@ using CurveBytes = std::array<uint8_t, kCurveBytes>;
 class Aead {
  public:
   enum class Engine : uint8_t {
-    kBest,      // the processor's instructions if it has them
-    kPortable,  // for tests: the constant-time code for any processor
+    kBest,      // the fastest that this processor has
+    kNarrow,    // for tests: never two blocks at once
+    kPortable,  // for tests: the code for any processor
   };
   Aead() = default;
   Aead(const Aead&) = delete;
@@ -35,26 +37,33 @@ class Aead {
   // `bytes`: 16 or 32.
   void set_key(const void* key, size_t bytes, Engine engine = Engine::kBest);
 
-  // Encrypts `data` in place and writes kAeadTagBytes to `tag`.
-  void seal(const uint8_t* nonce, const void* associated, size_t associated_bytes, void* data,
-            size_t bytes, uint8_t* tag) const;
-  // False: key, nonce, associated data, data and tag do not belong together. Then `data` is as it
-  // was. The tag is compared before anything is decrypted.
-  bool open(const uint8_t* nonce, const void* associated, size_t associated_bytes, void* data,
-            size_t bytes, const uint8_t* tag) const;
+  struct Text {
+    const void* data;
+    size_t bytes;
+  };
+  // Encrypts `from` to `into`, which may be the same place, and writes kAeadTagBytes to `tag`.
+  void seal(const uint8_t* nonce, Text associated, Text from, void* into, uint8_t* tag) const;
+  // False: key, nonce, associated data, data and tag do not belong together. Then nothing was
+  // written, because the tag is compared before anything is decrypted.
+  bool open(const uint8_t* nonce, Text associated, Text from, void* into, const uint8_t* tag) const;
+  // Their parts. `run` encrypts, or decrypts, from the byte with number `at`, a multiple of 16.
+  void run(const uint8_t* nonce, size_t at, Text from, void* into) const;
+  void make_tag(const uint8_t* nonce, Text associated, Text sealed, uint8_t* tag) const;
+  bool check(const uint8_t* nonce, Text associated, Text sealed, const uint8_t* tag) const;
 
  private:
-  using RunCounter = uint32_t (*)(const void* keys, const void* nonce, uint32_t counter, void* data,
-                                  size_t bytes);
-  using HashBlocks = void (*)(void* hash, const void* key, const void* data, size_t bytes);
+  using RunCounter = void (*)(const void* keys, const uint8_t* nonce, uint32_t counter,
+                              const void* from, void* into, size_t bytes);
+  using HashBlocks = void (*)(const Aead& aead, uint8_t* hash, Text data);
 
-  void make_tag(const uint8_t* nonce, const void* associated, size_t associated_bytes,
-                const void* data, size_t bytes, uint8_t* tag) const;
+  static void hash_wide(const Aead& aead, uint8_t* hash, Text data);
+  static void hash_instructions(const Aead& aead, uint8_t* hash, Text data);
+  static void hash_portable(const Aead& aead, uint8_t* hash, Text data);
 
   RunCounter run_counter_ = nullptr;
   HashBlocks hash_blocks_ = nullptr;
   uint8_t hash_key_[16] = {};
-  alignas(16) uint8_t schedule_[544] = {};
+  alignas(32) uint8_t schedule_[640] = {};
 };
 
 // The public value of a secret.

@@ -2,13 +2,14 @@
 // See records.h.
 #include "transport/sealed/records.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tendril::transport {
 namespace {
 
 constexpr uint8_t kApplicationData = 23, kVersionMajor = 3, kVersionMinor = 3;
-constexpr size_t kKeyBytes = 16;
+constexpr size_t kKeyBytes = 16, kBlockBytes = 16;
 
 }  // namespace
 
@@ -41,9 +42,8 @@ void RecordKey::next_nonce(uint8_t* nonce) {
 
 size_t RecordWriter::seal(Parts* from, uint8_t* into) {
   uint8_t* const data = into + kRecordHeaderBytes;
-  size_t bytes = from->copy_out(data, kRecordDataMax);
-  data[bytes++] = kApplicationData;
-  const size_t body = bytes + kAeadTagBytes;
+  const size_t bytes = std::min(from->bytes(), kRecordDataMax);
+  const size_t body = bytes + 1 + kAeadTagBytes;
   into[0] = kApplicationData;
   into[1] = kVersionMajor;
   into[2] = kVersionMinor;
@@ -51,7 +51,17 @@ size_t RecordWriter::seal(Parts* from, uint8_t* into) {
   into[4] = uint8_t(body);
   uint8_t nonce[kAeadNonceBytes];
   key_.next_nonce(nonce);
-  key_.aead().seal(nonce, into, kRecordHeaderBytes, data, bytes, data + bytes);
+  // A full record's data mostly lie in one piece. They are encrypted on the way.
+  size_t done = 0;
+  if (from->array()->iov_len >= bytes && bytes >= kBlockBytes) {
+    done = bytes / kBlockBytes * kBlockBytes;
+    key_.aead().run(nonce, 0, {from->array()->iov_base, done}, data);
+    from->advance(done);
+  }
+  from->copy_out(data + done, bytes - done);
+  data[bytes] = kApplicationData;
+  key_.aead().run(nonce, done, {data + done, bytes + 1 - done}, data + done);
+  key_.aead().make_tag(nonce, {into, kRecordHeaderBytes}, {data, bytes + 1}, data + bytes + 1);
   return kRecordHeaderBytes + body;
 }
 
@@ -64,14 +74,21 @@ size_t RecordReader::whole_bytes(const uint8_t* header) {
   return kRecordHeaderBytes + body;
 }
 
-bool RecordReader::open(uint8_t* record, size_t bytes, size_t* data_bytes) {
+bool RecordReader::open(uint8_t* record, size_t bytes, uint8_t* into) {
   uint8_t* const data = record + kRecordHeaderBytes;
-  const size_t inner = bytes - kRecordHeaderBytes - kAeadTagBytes;
+  const size_t sealed = bytes - kRecordHeaderBytes - kAeadTagBytes;
   uint8_t nonce[kAeadNonceBytes];
   key_.next_nonce(nonce);
-  if (!key_.aead().open(nonce, record, kRecordHeaderBytes, data, inner, data + inner)) return false;
-  *data_bytes = inner - 1;
-  return data[inner - 1] == kApplicationData;  // we never pad, and never send anything else
+  const Aead& aead = key_.aead();
+  if (!aead.check(nonce, {record, kRecordHeaderBytes}, {data, sealed}, data + sealed)) return false;
+  // The last byte says what the record is. It is no part of the data.
+  const size_t whole = (sealed - 1) / kBlockBytes * kBlockBytes, rest = sealed - whole;
+  uint8_t last[kBlockBytes];
+  aead.run(nonce, whole, {data + whole, rest}, last);
+  if (last[rest - 1] != kApplicationData) return false;  // we never pad, nor send anything else
+  aead.run(nonce, 0, {data, whole}, into);
+  std::memcpy(into + whole, last, rest - 1);
+  return true;
 }
 
 }  // namespace tendril::transport

@@ -59,9 +59,11 @@ class RecordReader {
   // The size of the record that begins there, by its first kRecordHeaderBytes. 0: no record of ours
   // begins like this.
   static size_t whole_bytes(const uint8_t* header);
-  // Decrypts a whole record in place. Its data begin behind the header. False: it is not the next
-  // record of this key.
-  bool open(uint8_t* record, size_t bytes, size_t* data_bytes);
+  // Decrypts a whole record of `bytes` to `into`, which has room for its data, or in place: then
+  // they begin behind the header. False: it is not the next record of this key, and nothing was
+  // written.
+  bool open(uint8_t* record, size_t bytes, uint8_t* into);
+  static size_t data_bytes(size_t record_bytes) { return record_bytes - kRecordExtraBytes; }
 
  private:
   RecordKey key_;

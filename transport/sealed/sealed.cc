@@ -137,10 +137,18 @@ Status SealedChannel::open_records(uint8_t* into, size_t max, size_t* got) {
     const size_t bytes = RecordReader::whole_bytes(record);
     if (bytes == 0) return spoiled();
     if (in_end_ - in_at_ < bytes || (*got == max && max != 0)) break;
-    if (!reader_.open(record, bytes, &opened_bytes_)) return spoiled();
+    const size_t data_bytes = RecordReader::data_bytes(bytes);
+    const bool fits = data_bytes <= max - *got;
+    if (!reader_.open(record, bytes, fits ? into + *got : record + kRecordHeaderBytes))
+      return spoiled();
     opened_at_ = in_at_ + kRecordHeaderBytes;
     in_at_ += bytes;
-    take_opened(into, max, got);
+    if (fits) {
+      *got += data_bytes;
+    } else {
+      opened_bytes_ = data_bytes;
+      take_opened(into, max, got);
+    }
   }
   if (opened_bytes_ != 0) return Status();
   if (in_at_ == in_end_) {
