@@ -9,7 +9,7 @@ import unittest
 
 from harness import Server, eventually
 
-HELLO, LIST, ATTACH = 0, 2, 4
+HELLO, LIST, LEASE, ATTACH = 0, 2, 3, 4
 PROTOCOL = 2
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
