@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of one control connection. It answers the requests that
-// session::serve_connection decodes. Lives on the connection's thread.
+// The daemon's side of one control connection. It answers the requests that session::perform
+// decodes, one at a time, on the threads of Reception.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
 
+#include "daemon/reception/strangers.h"
 #include "daemon/sessions.h"
 #include "session/control/serve.h"
 
@@ -21,15 +22,14 @@ struct ConnectionContext {
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
   std::function<wire::ListReply(const wire::ListRequest&)> list;
-  std::string refusal;  // if not empty, every request is refused with it (too many connections)
+  Guesses* guesses = nullptr;
+  Repeats* repeats = nullptr;
 };
 
 class ConnectionHandler : public session::ControlHandler {
  public:
-  // A trusted peer (session/control/connection.h) needs no token. `handed_over` is called when the
-  // connection was handed to a session.
-  ConnectionHandler(const ConnectionContext* context, session::Peer peer,
-                    std::function<void()> handed_over);
+  // A trusted peer (session/control/connection.h) needs no token.
+  ConnectionHandler(const ConnectionContext* context, session::Peer peer);
   ~ConnectionHandler() override;
 
   wire::Hello hello() override;
@@ -49,11 +49,8 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status use(const wire::JoinRequest& request) override;
 
  private:
-  base::Status refused() const;
-
   const ConnectionContext* const context_;
   const session::Peer peer_;
-  const std::function<void()> handed_over_;
   uint64_t unattached_session_ = 0;
 };
 

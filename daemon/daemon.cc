@@ -12,10 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
-#include <thread>
+#include <algorithm>
 
 #include "base/fd.h"
 #include "config/credentials.h"
@@ -24,6 +21,7 @@
 #include "daemon/image_store.h"
 #include "daemon/log.h"
 #include "daemon/probe.h"
+#include "daemon/reception/reception.h"
 #include "daemon/sessions.h"
 #include "http/server.h"
 #include "transport/tcp/listener.h"
@@ -40,10 +38,9 @@ constexpr uint64_t kContextBytesMax = 640u << 20;
 // PyTorch's small programs take about a hundred megabytes that no call asks for in bytes (H200):
 // machine code, kernels' local memory, the driver's own objects.
 constexpr uint64_t kContextsPerCode = 4;
-// This many connections beyond the maximum still get a refusal. Any further ones are closed
-// silently.
-constexpr uint32_t kRefusersMax = 64;
-constexpr int kStopMaxS = 5;
+constexpr int kStopMaxMs = 5000;
+// More attaches at once would not be served sooner: each GPU's driver starts four workers at once.
+constexpr uint32_t kAttachesPerGpu = 4, kAttachesMin = 8, kAttachesMax = 64;
 
 std::string host_name() {
   char name[256] = {};
@@ -97,9 +94,7 @@ class DaemonImpl : public Daemon {
   wire::ListReply list(const wire::ListRequest& request);
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
-  void take_connection(const transport::Listener& listener);
-  void run_connection(uint64_t id, session::Connection connection, bool over_limit);
-  void forget_descriptor(uint64_t id);
+  Status open_reception();
   void stop();
 
   DaemonOptions options_;
@@ -114,13 +109,10 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<http::Server> metrics_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<MonitorFeed> monitor_;
-  ConnectionContext context_, refusing_context_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<uint64_t, base::Fd>
-      connections_;  // copies, used to wake their threads at the end; invalid after handing over
-  uint64_t next_connection_ = 1;
+  ConnectionContext context_;
+  Guesses guesses_;
+  Repeats repeats_;
+  std::unique_ptr<Reception> reception_;
   bool stopped_ = false;
 };
 
@@ -245,10 +237,10 @@ Status DaemonImpl::prepare() {
   context_.hello.product_version = options_.product_version;
   context_.hello.bulk_channels = kBulkMax;
   context_.list = [this](const wire::ListRequest& request) { return list(request); };
-  refusing_context_ = context_;
-  refusing_context_.refusal = "host " + host_ + " serves its maximum of " +
-                              std::to_string(options_.connections_max) +
-                              " control connections; try again later";
+  context_.guesses = &guesses_;
+  context_.repeats = &repeats_;
+  status = open_reception();
+  if (!status.ok()) return status;
   if (!options_.metrics.empty()) {
     auto metrics = http::Server::start(options_.metrics, pages());
     if (!metrics.ok())
@@ -309,68 +301,31 @@ wire::ListReply DaemonImpl::list(const wire::ListRequest& request) {
   return reply;
 }
 
-void DaemonImpl::forget_descriptor(uint64_t id) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = connections_.find(id);
-  if (found != connections_.end()) found->second.reset();
-}
-
-void DaemonImpl::run_connection(uint64_t id, session::Connection connection, bool over_limit) {
-  {
-    ConnectionHandler handler(over_limit ? &refusing_context_ : &context_, connection.peer(),
-                              [this, id] { forget_descriptor(id); });
-    session::serve_connection(std::move(connection), &handler);
+Status DaemonImpl::open_reception() {
+  ReceptionOptions options;
+  options.host = host_;
+  options.connections_max = options_.connections_max;
+  rlimit limit;
+  // Strangers must leave descriptors for everything else.
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    options.strangers_max =
+        static_cast<uint32_t>(std::clamp<rlim_t>(limit.rlim_cur / 4, 16, options.strangers_max));
   }
-  std::lock_guard<std::mutex> hold(mutex_);
-  connections_.erase(id);
-  changed_.notify_all();
-}
-
-void DaemonImpl::take_connection(const transport::Listener& listener) {
-  base::Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!fd.valid()) {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
-    log(Level::kError, "cannot accept connections on %s: out of descriptors or memory",
-        listener.text.c_str());
-    usleep(100'000);
-    return;
-  }
-  session::Connection connection(std::move(fd));
-  uint64_t id;
-  bool over_limit;
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    over_limit = connections_.size() >= options_.connections_max;
-    if (connections_.size() >= options_.connections_max + kRefusersMax) return;
-    id = next_connection_++;
-    connections_[id].reset(fcntl(connection.descriptor(), F_DUPFD_CLOEXEC, 4));
-  }
-  const std::string peer = connection.peer().text;
-  try {
-    std::thread([this, id, over_limit, connection = std::move(connection)]() mutable {
-      run_connection(id, std::move(connection), over_limit);
-    }).detach();
-  } catch (const std::system_error&) {
-    log(Level::kError, "cannot start a thread for %s", peer.c_str());
-    std::lock_guard<std::mutex> hold(mutex_);
-    connections_.erase(id);
-  }
+  options.attaches_at_once =
+      std::clamp(kAttachesPerGpu * static_cast<uint32_t>(inventory_.devices.size()), kAttachesMin,
+                 kAttachesMax);
+  options.handler = [this](const session::Peer& peer) {
+    return std::make_shared<ConnectionHandler>(&context_, peer);
+  };
+  options.repeats = &repeats_;
+  auto reception = Reception::create(&listeners_, std::move(options));
+  if (!reception.ok()) return reception.status();
+  reception_ = reception.take();
+  return Status();
 }
 
 void DaemonImpl::serve(int stop_fd) {
-  std::vector<pollfd> waits;
-  waits.push_back({stop_fd, POLLIN, 0});
-  for (const transport::Listener& listener : listeners_) {
-    fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
-    waits.push_back({listener.fd.get(), POLLIN, 0});
-  }
-  for (;;) {
-    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) break;
-    if (waits[0].revents != 0) break;
-    for (size_t i = 1; i < waits.size(); ++i) {
-      if (waits[i].revents != 0) take_connection(listeners_[i - 1]);
-    }
-  }
+  reception_->run(stop_fd);
   stop();
 }
 
@@ -386,18 +341,11 @@ void DaemonImpl::stop() {
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
   if (packed_ != nullptr) packed_->stop();
-  std::unique_lock<std::mutex> hold(mutex_);
-  for (auto& [id, fd] : connections_) {
-    if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
-  }
-  const bool ended = changed_.wait_for(hold, std::chrono::seconds(kStopMaxS),
-                                       [this] { return connections_.empty(); });
-  if (!ended) {
-    // Their threads use this object. Ending the process is safer than destroying the object.
-    log(Level::kWarning, "%zu connections did not end in time", connections_.size());
+  if (reception_ != nullptr && !reception_->stop(kStopMaxMs)) {
+    // Its threads use this object. Ending the process is safer than destroying the object.
+    log(Level::kWarning, "some requests did not end in time");
     _exit(0);
   }
-  hold.unlock();
   if (loop_ != nullptr) loop_->stop();
 }
 

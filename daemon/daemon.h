@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tendrild lends this machine's GPUs. It connects listeners, inventory, the warm pool of workers,
-// leases and sessions. Each control connection has a thread. One supervisor thread handles
-// everything that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
+// leases and sessions. One thread reads and answers all control connections. One supervisor thread
+// handles everything that concerns processes. Used by `tendril serve` and by tests. Loads no
+// driver.
 #pragma once
 
 #include <atomic>

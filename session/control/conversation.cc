@@ -145,6 +145,8 @@ void Conversation::complete(Outcome outcome, uint64_t now_ns) {
   busy_ = false;
   if (admitted_as_ != Standing::kStranger) idle_ns_ = now_ns;  // a stranger cannot ask for ever
   if (!in_.empty()) message_ns_ = now_ns;
+  // A stranger has one attempt.
+  if (admitted_as_ == Standing::kStranger && outcome.code != Code::kOk) outcome.ends = true;
   if (outcome.lease_id != 0) leases_.push_back(outcome.lease_id);
   if (outcome.handover != Outcome::Handover::kNone && (seal_ != nullptr || !in_.empty())) {
     // Bytes that came too early are here and not where the worker reads.

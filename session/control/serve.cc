@@ -14,8 +14,6 @@ using base::Deadline;
 using base::Result;
 using base::Status;
 
-namespace {
-
 Outcome refused(uint16_t kind, const Status& status) {
   Outcome outcome;
   outcome.kind = kind;
@@ -23,6 +21,8 @@ Outcome refused(uint16_t kind, const Status& status) {
   outcome.body.assign(status.message().begin(), status.message().end());
   return outcome;
 }
+
+namespace {
 
 Outcome malformed(uint16_t kind) {
   Outcome outcome = refused(kind, Status(Code::kInvalid, "the request is malformed"));

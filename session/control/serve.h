@@ -100,6 +100,8 @@ struct Outcome {
   std::string keys;  // that seal the bytes of the connection from then on
 };
 
+// The answer that refuses a request.
+Outcome refused(uint16_t kind, const base::Status& status);
 // Performs a request. May block as long as the handler does. Any thread, one at a time for each
 // handler.
 Outcome perform(const Message& request, const Facts& facts, ControlHandler* handler);

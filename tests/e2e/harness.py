@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -314,6 +315,83 @@ class Relay:
 
 def raw_connection(server):
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+# ---- the control protocol, spoken by hand (docs/wire.md) ----
+
+HELLO, LIST, LEASE, ATTACH = 0, 2, 3, 4
+PROTOCOL = 2
+
+
+def record(tag, value):
+    """Bytes, text, or records nested in a list."""
+    if isinstance(value, str):
+        value = value.encode()
+    elif isinstance(value, list):
+        value = b"".join(value)
+    return struct.pack("<HHI", tag, 0, len(value)) + value
+
+
+def number(tag, value, form="<Q"):
+    return record(tag, struct.pack(form, value))
+
+
+def records(body):
+    """{tag: [data]} of a list of records."""
+    found, at = {}, 0
+    while at < len(body):
+        tag, _, size = struct.unpack_from("<HHI", body, at)
+        found.setdefault(tag, []).append(body[at + 8 : at + 8 + size])
+        at += 8 + size
+    return found
+
+
+class Control:
+    """One control connection, after hello."""
+
+    def __init__(self, server):
+        host, port = server.endpoint.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        code, _ = self.ask(HELLO, number(1, PROTOCOL | PROTOCOL << 16, "<I") + record(3, "by hand"))
+        assert code == 0, code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def ask(self, kind, body=b""):
+        """(code, body of the reply)."""
+        self.socket.sendall(b"TNRD" + struct.pack("<IHHI", len(body), kind, 0, 0) + body)
+        _, size, _, code, _ = struct.unpack("<IIHHI", self.exactly(16))
+        return code, self.exactly(size)
+
+    def exactly(self, size):
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("the server closed the connection")
+            data += more
+        return data
+
+    def apis(self):
+        """{name: digest} of what the server serves."""
+        _, body = self.ask(LIST)
+        listed = [records(each) for each in records(body).get(9, [])]
+        return {each[1][0].decode(): struct.unpack("<Q", each[2][0])[0] for each in listed}
+
+    def attach(self, offers, lease=None, api="cuda", digest=None):
+        """(code, records of the reply, or the refusal's text). The session has no bulk channels."""
+        digest = self.apis().get(api, 0) if digest is None else digest
+        slices = [number(1, 1, "<I"), record(2, [number(1, 250_000, "<I"), number(2, 0)])]
+        body = record(3, slices) + number(5, 0, "<H") + record(7, api) + number(8, digest)
+        body += record(9, [record(1, [record(1, kind), record(2, blob)]) for kind, blob in offers])
+        if lease is not None:
+            body += number(1, lease[0]) + record(2, lease[1])
+        code, reply = self.ask(ATTACH, body)
+        return code, records(reply) if code == 0 else reply.decode()
 
 
 needs_client = unittest.skipUnless(

@@ -363,13 +363,12 @@ class Strangers(unittest.TestCase):
 
     def test_too_many_connections_are_told_so(self):
         with Server("--connections-max", "3") as server:
-            held = [harness.raw_connection(server) for _ in range(3)]
-            time.sleep(0.2)
+            held = [harness.Control(server) for _ in range(3)]
             status, _, err = tendril("ls", server=server)
             self.assertEqual(status, 1)
             self.assertIn("maximum of 3", err)
             for connection in held:
-                connection.close()
+                connection.socket.close()
             eventually(lambda: tendril("ls", server=server)[0] == 0, 10, "room again")
 
 

@@ -18,7 +18,6 @@ import time
 import unittest
 
 import harness
-import test_control
 from harness import PROGRAMS, Server, eventually, start, tendril
 from test_endurance import SEED, Holdings, Storm, tell
 
@@ -185,17 +184,17 @@ class ManyLeases(unittest.TestCase):
         share = 4 * 1_000_000 // self.LEASES
         small = ("--context-memory", "1", "--code-memory", "1")
         with Server(*small, gpus=4, memory=1 << 38) as server:
-            everything = [test_control.number(1, 4, "<I"), self.slice_of(1_000_000)]
-            with test_control.Control(server) as control:
-                one = [test_control.number(1, 1, "<I"), self.slice_of(share)]
+            everything = [harness.number(1, 4, "<I"), self.slice_of(1_000_000)]
+            with harness.Control(server) as control:
+                one = [harness.number(1, 1, "<I"), self.slice_of(share)]
                 for _ in range(self.LEASES):
-                    code, reply = control.ask(test_control.LEASE, b"".join(one))
+                    code, reply = control.ask(harness.LEASE, b"".join(one))
                     self.assertEqual(code, 0, reply)
                 began = time.monotonic()
-            with test_control.Control(server) as control:
+            with harness.Control(server) as control:
                 # The server may not have noticed yet that the connection is closed.
                 eventually(
-                    lambda: control.ask(test_control.LEASE, b"".join(everything))[0] == 0,
+                    lambda: control.ask(harness.LEASE, b"".join(everything))[0] == 0,
                     20,
                     "a lease of everything",
                 )
@@ -205,8 +204,8 @@ class ManyLeases(unittest.TestCase):
 
     @staticmethod
     def slice_of(share_millionths):
-        parts = [test_control.number(1, share_millionths, "<I"), test_control.number(2, 0)]
-        return test_control.record(2, parts)
+        parts = [harness.number(1, share_millionths, "<I"), harness.number(2, 0)]
+        return harness.record(2, parts)
 
 
 if __name__ == "__main__":

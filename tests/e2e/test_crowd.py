@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many peers at once. Strangers that say nothing, little or too much lock nobody out; guesses of
+the token are few, and their lines in the log are one; programs that attach at once wait for each
+other and none fails; lists of thousands are whole. TENDRIL_CROWD: strangers (default 3000, in
+scripts/longtest 20000). TENDRIL_PROGRAMS: programs at once (default 24, in scripts/longtest 300).
+"""
+
+import os
+import pathlib
+import resource
+import socket
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from harness import PROGRAMS, Control, Server, eventually, number, record, tendril
+
+CROWD = int(os.environ.get("TENDRIL_CROWD", "3000"))
+PROGRAMS_AT_ONCE = int(os.environ.get("TENDRIL_PROGRAMS", "24"))
+LIST, LEASE = 2, 3
+# Of a process that listens to a crowd. The thread sanitizer needs several times as much.
+RESIDENT_KIB_MAX = 200_000
+
+
+def raise_descriptor_limit(wanted):
+    """True if this process may open so many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limits in ((max(soft, wanted), max(hard, wanted)), (hard, hard)):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            break
+        except (ValueError, OSError):
+            pass
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= wanted
+
+
+class Crowd:
+    """Connections from several addresses that never come to a request. `first`: what each says at
+    once; `drip`: one byte of a hello a second, and whoever was dropped comes again."""
+
+    def __init__(self, server, count, first=b"", drip=False):
+        self.port, self.first, self.drip = server.port, first, drip
+        self.sockets, self.over, self.came = [None] * count, False, 0
+        self.thread = threading.Thread(target=self.press, daemon=True)
+        for i in range(count):
+            self.connect(i)
+        self.thread.start()
+
+    def connect(self, i):
+        one = socket.socket()
+        one.setblocking(False)
+        try:
+            one.bind((f"127.0.1.{1 + i % 200}", 0))
+            one.connect_ex(("127.0.0.1", self.port))
+        except OSError:
+            pass
+        self.sockets[i] = one
+        self.came += 1
+        self.say(i, self.first)
+
+    def say(self, i, data):
+        try:
+            self.sockets[i].send(data)
+            return True
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def press(self):
+        while not self.over:
+            began = time.monotonic()
+            for i, one in enumerate(self.sockets):
+                if self.over:
+                    return
+                gone = False
+                try:
+                    gone = one.recv(1) == b""
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    gone = True
+                if not gone and self.drip:
+                    gone = not self.say(i, b"T")
+                if gone:
+                    one.close()
+                    self.connect(i)
+            time.sleep(max(0.0, 1.0 - (time.monotonic() - began)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.thread.join()
+        for one in self.sockets:
+            one.close()
+
+
+class Strangers(unittest.TestCase):
+    def setUp(self):
+        if not raise_descriptor_limit(CROWD + 500):
+            self.skipTest("too few descriptors for a crowd")
+
+    def check_served(self, server):
+        """Somebody at another address is served, and soon. The best of three, for others may use
+        this machine's processors."""
+        seconds = []
+        for _ in range(3):
+            began = time.monotonic()
+            status, _, err = tendril("ls", server=server)
+            self.assertEqual(status, 0, err)
+            seconds.append(time.monotonic() - began)
+            with Control(server) as control:
+                code, reply = control.attach([("tcp", "")])
+                self.assertEqual(code, 0, reply)
+            seconds[-1] = max(seconds[-1], time.monotonic() - began)
+        self.assertLess(min(seconds), 1.0 if not harness.THREAD_SANITIZED else 10)
+        if not (harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED):
+            self.assertLess(harness.resident_kib(server.pid), RESIDENT_KIB_MAX)
+        return min(seconds)
+
+    def test_crowds_lock_nobody_out(self):
+        long_hello = b"TNRD" + struct.pack("<IHHI", 1 << 20, 0, 0, 0)
+        for name, first, drip in (
+            ("silent", b"", False),
+            ("slow", b"T", True),
+            ("long", long_hello + b"x" * 8192, False),
+        ):
+            with self.subTest(name), Server() as server, Crowd(server, CROWD, first, drip) as crowd:
+                seconds = self.check_served(server)
+                print(
+                    f"crowd: {CROWD} {name} strangers ({crowd.came} came): served in "
+                    f"{seconds:.2f} s, tendrild has {harness.resident_kib(server.pid) >> 10} MiB"
+                )
+
+    def test_one_line_for_many_strangers(self):
+        with Server() as server:
+            with Crowd(server, 2000):
+                self.check_served(server)
+            lines = [line for line in server.log().splitlines() if "say nothing" in line]
+            self.assertLessEqual(len(lines), 3)
+
+    def test_few_guesses_are_looked_at(self):
+        token = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "token")
+        pathlib.Path(token).write_text("a secret of more than 16 letters\n", encoding="ascii")
+        os.chmod(token, 0o600)
+        with Server("--token-file", token) as server:
+            began, wrong, barred = time.monotonic(), 0, 0
+            while time.monotonic() - began < 2.5:
+                with harness.raw_connection(server) as one:
+                    hello = number(1, 2 | 2 << 16, "<I") + record(4, f"guess {wrong} {barred}")
+                    one.sendall(b"TNRD" + struct.pack("<IHHI", len(hello), 0, 0, 0) + hello)
+                    text = one.makefile("rb").read()
+                wrong += b"token is wrong" in text
+                barred += b"too many wrong tokens" in text
+            self.assertGreater(barred, 20)
+            self.assertLess(wrong, 10)
+            status, _, err = tendril("ls", server=server, TENDRIL_TOKEN_FILE=token)
+            self.assertEqual(status, 1)  # from the same address
+            self.assertIn("is looked at in", err)
+            lines = [line for line in server.log().splitlines() if "was refused" in line]
+            self.assertLess(len(lines), 4)
+
+
+class Lists(unittest.TestCase):
+    def test_a_list_of_thousands_is_whole(self):
+        with Server(gpus=4, memory=4096 * harness.MIB) as server, Control(server) as control:
+            body = number(1, 1, "<I") + record(2, [number(1, 1000, "<I"), number(2, 4 << 20)])
+            client = [record(1, "host" * 10), record(2, "user" * 10), record(3, "p" * 100)]
+            body += record(3, client)
+            for _ in range(3000):
+                code, reply = control.ask(LEASE, body)
+                self.assertEqual(code, 0, reply)
+            self.assertEqual(len(server.leases()), 3000)
+            # A client that knows no parts is refused, and not told that there is nothing.
+            code, text = control.ask(LIST)
+            self.assertNotEqual(code, 0)
+            self.assertIn(b"too long", text)
+            began = time.monotonic()
+            status, out, err = tendril("ls", server=server)
+            self.assertEqual(status, 0, err)
+            self.assertGreater(len(out.splitlines()), 3000)
+            print(f"crowd: a list of 3000 leases in {time.monotonic() - began:.2f} s")
+
+
+@harness.needs_client
+class Programs(unittest.TestCase):
+    """As many programs at once as the server has never seen."""
+
+    def test_all_attach(self):
+        with Server(gpus=4, memory=4096 * harness.MIB) as server:
+            began = time.monotonic()
+            share = str(max(0.001, round(3.5 / PROGRAMS_AT_ONCE, 3)))
+            running = [
+                harness.start(
+                    "run", "-p", share, "-m", "4M", "--", PROGRAMS / "hold", "1", "0", server=server
+                )
+                for _ in range(PROGRAMS_AT_ONCE)
+            ]
+            for one in running:
+                self.addCleanup(harness.end, one)
+            failed = []
+            for one in running:
+                out, _ = one.communicate(timeout=600)
+                if one.returncode != 0:
+                    failed.append(out)
+            seconds = time.monotonic() - began
+            print(f"crowd: {PROGRAMS_AT_ONCE} programs at once in {seconds:.1f} s")
+            self.assertEqual(failed, [], f"{len(failed)} of {PROGRAMS_AT_ONCE} failed")
+            eventually(server.idle, 30, "everything was given back")
+
+
+if __name__ == "__main__":
+    unittest.main()
