@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/identity.h"
 #include "wire/control.h"
 
 namespace tendril::cli {
@@ -26,6 +27,7 @@ class CommandLine {
     add_env();
     add_views();
     add_lease();
+    add_identity();
     add_doctor();
     add_bench();
     add_rest();
@@ -99,6 +101,10 @@ class CommandLine {
   void add_env();
   void add_views();
   void add_lease();
+  void add_identity();
+  CLI::App* identity_command(CLI::App* group, const char* name, const char* description,
+                             int (*run)(const IdentityOptions&));
+  void add_join(CLI::App* group);
   void add_doctor();
   void add_bench();
   void add_rest();
@@ -113,6 +119,7 @@ class CommandLine {
   TopOptions top_options_;
   CommonOptions list_options_, smi_options_, release_options_;
   ChangeOptions change_options_;
+  IdentityOptions identity_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
   std::string measure_library_, shell_;
@@ -263,6 +270,76 @@ void CommandLine::add_lease() {
       sub->add_flag("--cap", o.cap, "Never more of the GPU's time than that, also when it is idle");
   sub->add_flag("--lend", o.lend, "Also what nobody else wants")->excludes(cap);
   add_priority(sub, &o.priority);
+}
+
+CLI::App* CommandLine::identity_command(CLI::App* group, const char* name, const char* description,
+                                        int (*run)(const IdentityOptions&)) {
+  CLI::App* const sub = group->add_subcommand(name, description);
+  sub->final_callback([this, run] { action_ = [this, run] { return run(identity_options_); }; });
+  sub->add_option("--identity", identity_options_.folder,
+                  "Folder with identities (or TENDRIL_IDENTITY; default: tendril/identity in this "
+                  "user's configuration)")
+      ->type_name("FOLDER");
+  return sub;
+}
+
+// In the group `identity`, and directly below `tendril`.
+void CommandLine::add_join(CLI::App* group) {
+  IdentityOptions& o = identity_options_;
+  CLI::App* const join = identity_command(
+      group, "join", "Get an identity for an invitation: tendril join SERVER --token TOKEN",
+      identity_join);
+  join->add_option("server", o.server, "Where the pool's authority is")->required();
+  join->add_option("--token", o.token, "The join token that an administrator gave you");
+  join->add_option("--token-file", o.token_file, "A file with it; '-': standard input")
+      ->type_name("FILE");
+  join->add_option("--name", o.name, "The name, if the invitation leaves it open");
+  join->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");
+  CLI::App* const login = identity_command(
+      group, "login", "Get an identity for the signed token of an identity provider",
+      identity_login);
+  login->add_option("server", o.server, "Where the pool's authority is")->required();
+  login->add_option("--jwt-file", o.token_file, "A file with the signed token; '-': standard input")
+      ->type_name("FILE");
+  login->add_option("--pin", o.pin, "The pool's pin; needed once");
+  login->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");
+  CLI::App* const whoami =
+      identity_command(group, "whoami", "The identities of this user", identity_whoami);
+  whoami->add_flag("--json", o.json, "Machine-readable output");
+}
+
+void CommandLine::add_identity() {
+  IdentityOptions& o = identity_options_;
+  add_join(&app_);
+  CLI::App* const group =
+      app_.add_subcommand("identity", "Who users and servers are: make, invite, revoke");
+  group->require_subcommand(1);
+  add_join(group);
+  CLI::App* const init =
+      identity_command(group, "init", "Make the authority of a new pool here", identity_init);
+  init->add_option("--pool", o.pool, "The pool's name (default: this host's)");
+  init->add_option("--admin", o.name, "Its administrator's name (default: this user's)");
+  CLI::App* const invite = identity_command(
+      group, "invite", "Print a one-time join token, on the authority's machine", identity_invite);
+  invite->add_option("name", o.name, "For whom (default: who joins chooses a free name)");
+  invite->add_option("--role", o.role, "admin, operator, user, server or metrics")
+      ->capture_default_str();
+  invite->add_option("--valid", o.valid, "How long the token works")->capture_default_str();
+  invite->add_option("--lifetime", o.lifetime,
+                     "How long the certificates last (default: 30d; of servers 365d)");
+  invite->add_flag("--json", o.json, "Machine-readable output");
+  CLI::App* const issued =
+      identity_command(group, "list", "The certificates that are valid, on the authority's machine",
+                       identity_issued);
+  issued->add_flag("--json", o.json, "Machine-readable output");
+  CLI::App* const revoke = identity_command(
+      group, "revoke", "Take certificates and invitations back, on the authority's machine",
+      identity_revoke);
+  revoke->add_option("whom", o.whom, "A name, ROLE/NAME, a serial number or a token's id")
+      ->required();
+  CLI::App* const renew =
+      identity_command(group, "renew", "Renew this user's certificates now", identity_renew);
+  renew->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");
 }
 
 void CommandLine::add_doctor() {

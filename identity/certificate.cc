@@ -47,6 +47,20 @@ bool is_our_kind(EVP_PKEY* key) {
          (std::string(group) == "prime256v1" || std::string(group) == "P-256");
 }
 
+using RequestOwner = std::unique_ptr<X509_REQ, Freed<X509_REQ_free>>;
+
+// A peer's request, if it is whole and signed with its own key. Otherwise null.
+RequestOwner sound_request(const std::string& request) {
+  if (request.size() > kRequestBytesMax) return nullptr;
+  const auto* at = reinterpret_cast<const unsigned char*>(request.data());
+  const unsigned char* const end = at + request.size();
+  RequestOwner asked(d2i_X509_REQ(nullptr, &at, long(request.size())));
+  EVP_PKEY* const key = asked != nullptr ? X509_REQ_get0_pubkey(asked.get()) : nullptr;
+  const bool sound = at == end && is_our_kind(key) && X509_REQ_verify(asked.get(), key) == 1;
+  ERR_clear_error();
+  return sound ? std::move(asked) : nullptr;
+}
+
 bool set_serial(X509* certificate) {
   unsigned char raw[kSerialBytes];
   if (!base::random_bytes(raw, sizeof raw)) return false;
@@ -179,7 +193,7 @@ Result<Key> read_key(const std::string& text) {
 }
 
 Result<std::string> make_request(const Key& key) {
-  const std::unique_ptr<X509_REQ, Freed<X509_REQ_free>> request(X509_REQ_new());
+  const RequestOwner request(X509_REQ_new());
   unsigned char* der = nullptr;
   if (request == nullptr || X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
       X509_REQ_sign(request.get(), key.get(), EVP_sha256()) <= 0) {
@@ -228,19 +242,13 @@ Result<Certificate> make_authority(const Key& key, const std::string& pool, int6
 
 Result<Certificate> issue(const Certificate& authority, const Key& authority_key,
                           const std::string& request, const Grant& grant) {
-  if (request.size() > kRequestBytesMax)
-    return Status(Code::kInvalid, "the request for a certificate is too large");
-  const auto* at = reinterpret_cast<const unsigned char*>(request.data());
-  const unsigned char* const end = at + request.size();
-  const std::unique_ptr<X509_REQ, Freed<X509_REQ_free>> asked(
-      d2i_X509_REQ(nullptr, &at, long(request.size())));
-  EVP_PKEY* const key = asked != nullptr ? X509_REQ_get0_pubkey(asked.get()) : nullptr;
-  const bool sound = at == end && is_our_kind(key) && X509_REQ_verify(asked.get(), key) == 1;
-  ERR_clear_error();
-  if (!sound) {
-    return Status(Code::kInvalid,
-                  "the request for a certificate is malformed, or its key is not of P-256");
+  const RequestOwner asked = sound_request(request);
+  if (asked == nullptr) {
+    return Status(
+        Code::kInvalid,
+        "the request for a certificate is malformed, or too large, or its key is not of P-256");
   }
+  EVP_PKEY* const key = X509_REQ_get0_pubkey(asked.get());
   Result<std::string> pool = authority_pool(authority);
   if (!pool.ok()) return pool.status();
   if (grant.name.pool != *pool)
@@ -296,6 +304,12 @@ std::string pin_of(const Certificate& authority) {
   const std::string text(reinterpret_cast<const char*>(der), size_t(bytes));
   OPENSSL_free(der);
   return base64url(digest(text));
+}
+
+bool is_request_of(const std::string& request, const Certificate& certificate) {
+  const RequestOwner asked = sound_request(request);
+  return asked != nullptr &&
+         EVP_PKEY_eq(X509_REQ_get0_pubkey(asked.get()), X509_get0_pubkey(certificate.get())) == 1;
 }
 
 bool is_key_of(const Key& key, const Certificate& certificate) {

@@ -65,6 +65,8 @@ base::Result<Facts> read_facts(const Certificate& certificate);
 base::Result<std::string> authority_pool(const Certificate& certificate);
 // The digest of an authority's public key as text, which join tokens carry.
 std::string pin_of(const Certificate& authority);
+// Whether a request is signed by the key that the certificate is for.
+bool is_request_of(const std::string& request, const Certificate& certificate);
 bool is_key_of(const Key& key, const Certificate& certificate);
 
 // What a certificate is shown for.

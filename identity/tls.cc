@@ -216,10 +216,8 @@ bool TlsServer::is_denied(const std::string& serial) const {
 
 class ClientSeal final : public TlsSeal {
  public:
-  ClientSeal(std::shared_ptr<const TlsClient> client, std::string server)
-      : TlsSeal(client->context_.get(), End::kClient),
-        client_(std::move(client)),
-        server_name_(std::move(server)) {}
+  explicit ClientSeal(std::shared_ptr<const TlsClient> client)
+      : TlsSeal(client->context_.get(), End::kClient), client_(std::move(client)) {}
 
   Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
                  std::vector<uint8_t>* network) override {
@@ -262,22 +260,21 @@ class ClientSeal final : public TlsSeal {
     // Either way of proof leaves its mark. Without one nothing was proven.
     if (client_->secret_key_.empty() ? !facts_.serial.empty() : SSL_session_reused(ssl()) == 1)
       return Status();
-    return Status(Code::kRefused, server_name_ + " has proven nothing");
+    return Status(Code::kRefused, "the server has proven nothing");
   }
   Status explain(int reason, const std::string& text) const override {
     if (!wrong_.ok()) return wrong_;
     const bool token = !client_->secret_key_.empty();
     if (token && reason == kAlert + kIllegalParameter) {
-      return Status(Code::kRefused, server_name_ +
-                                        ": the token is wrong: it is not the one this "
-                                        "server was started with");
+      return Status(Code::kRefused,
+                    "the token is wrong: it is not the one this server was started with");
     }
     if (!token && !is_open() && reason == kAlert + kHandshakeFailure) {
-      return Status(Code::kRefused, server_name_ +
-                                        " wants a token and no certificate; set it in "
-                                        "TENDRIL_TOKEN_FILE or --token-file");
+      return Status(Code::kRefused,
+                    "the server wants a token and no certificate; set it in "
+                    "TENDRIL_TOKEN_FILE or --token-file");
     }
-    return Status(Code::kRefused, server_name_ + " ended TLS: " + text);
+    return Status(Code::kRefused, "the server ended TLS: " + text);
   }
 
  private:
@@ -296,17 +293,17 @@ class ClientSeal final : public TlsSeal {
     if (!strange && clear_.size() < sizeof header + header.bytes) return Status();
     const std::string why =
         strange ? "something else" : base::printable(clear_.substr(sizeof header, header.bytes));
-    return Status(Code::kUnsupported, server_name_ + " answers TLS in clear: " + why);
+    return Status(Code::kUnsupported, "the server answers TLS in clear: " + why);
   }
 
   Status judge_chain(X509_STORE_CTX* store) {
     const Certificate shown = shared(X509_STORE_CTX_get0_cert(store));
-    const std::string whose = "the certificate of " + server_name_;
+    const std::string whose = std::string("the server's certificate");
     const int64_t now_s = client_->clock_();
     if (!client_->secret_key_.empty()) {
-      return Status(Code::kRefused, server_name_ +
-                                        " wants a certificate and no token; run `tendril join` "
-                                        "with an invitation of its pool");
+      return Status(Code::kRefused,
+                    "the server wants a certificate and no token; run `tendril join` "
+                    "with an invitation of its pool");
     }
     if (!client_->pin_.empty()) {
       STACK_OF(X509)* const chain = X509_STORE_CTX_get0_untrusted(store);
@@ -317,11 +314,11 @@ class ClientSeal final : public TlsSeal {
         client_->authority_ = each;
         return accept(judge(shown, each, Purpose::kServer, now_s, whose));
       }
-      return Status(Code::kRefused,
-                    server_name_ +
-                        " is not of the pool that gave out this token: its authority does not "
-                        "match the token's pin. The token was not sent. Is the address right? If "
-                        "it is, somebody stands in for the server");
+      return Status(
+          Code::kRefused,
+          "the server is not of the pool that gave out this token: its authority does not "
+          "match the token's pin. The token was not sent. Is the address right? If "
+          "it is, somebody stands in for the server");
     }
     Status worst;
     for (const OwnIdentity& own : client_->identities_) {
@@ -331,8 +328,9 @@ class ClientSeal final : public TlsSeal {
       if (worst.ok() || facts.status().code() != Code::kMismatch) worst = facts.status();
     }
     if (!worst.ok()) return worst;
-    return Status(Code::kRefused, "this user has no identity for " + server_name_ +
-                                      "; run `tendril join` with an invitation of its pool");
+    return Status(Code::kRefused,
+                  "this user has no identity for the server; run `tendril join` with an invitation "
+                  "of its pool");
   }
 
   Status accept(Result<Facts> facts) {
@@ -342,7 +340,6 @@ class ClientSeal final : public TlsSeal {
   }
 
   const std::shared_ptr<const TlsClient> client_;
-  const std::string server_name_;
   const OwnIdentity* own_ = nullptr;
   Facts facts_;
   Status wrong_;
@@ -391,8 +388,7 @@ Result<std::shared_ptr<TlsClient>> TlsClient::with_pin(const std::string& pin, C
 
 Result<std::unique_ptr<session::Seal>> TlsClient::secure(const session::Endpoint& endpoint) const {
   if (!endpoint.unix_path.empty()) return std::unique_ptr<session::Seal>();
-  return std::unique_ptr<session::Seal>(
-      std::make_unique<ClientSeal>(shared_from_this(), endpoint.text));
+  return std::unique_ptr<session::Seal>(std::make_unique<ClientSeal>(shared_from_this()));
 }
 
 Certificate TlsClient::authority() const {

@@ -240,6 +240,31 @@ void visit(V& v, PingBody& m) {
 }
 
 template <typename V>
+void visit(V& v, EnrollRequest& m) {
+  v.unless_empty(1, m.token_id);
+  v.unless_empty(2, m.token_secret);
+  v.unless_empty(3, m.provider_token);
+  v.unless_empty(4, m.wished_name);
+  v(5, m.request);
+}
+
+template <typename V>
+void visit(V& v, RenewRequest& m) {
+  v(1, m.certificate);
+  v(2, m.request);
+}
+
+template <typename V>
+void visit(V& v, CertificateReply& m) {
+  v(1, m.certificate);
+}
+
+template <typename V>
+void visit(V& v, DeniedReply& m) {
+  v(1, m.list);
+}
+
+template <typename V>
 void visit(V& v, Hello& m) {
   v.range(uint16_t(Feature::kProtocol), m.protocol_oldest, m.protocol_newest);
   v(uint16_t(Feature::kProductVersion), m.product_version);
@@ -441,6 +466,10 @@ TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
 TENDRIL_CONTROL_MESSAGE(ChangeRequest)
 TENDRIL_CONTROL_MESSAGE(PingBody)
+TENDRIL_CONTROL_MESSAGE(EnrollRequest)
+TENDRIL_CONTROL_MESSAGE(RenewRequest)
+TENDRIL_CONTROL_MESSAGE(CertificateReply)
+TENDRIL_CONTROL_MESSAGE(DeniedReply)
 TENDRIL_CONTROL_MESSAGE(TransportOffers)
 TENDRIL_CONTROL_MESSAGE(TransportAnswers)
 #undef TENDRIL_CONTROL_MESSAGE

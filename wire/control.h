@@ -61,6 +61,10 @@ enum class Request : uint16_t {
   // SecuredAttach -> SecuredAttach: kAttach inside a handshake that proves to each end that the
   // other knows a secret (session/control/secure_attach.h)
   kSecuredAttach = 20,
+  // Identities, inside TLS only. identity/service.h answers them.
+  kEnroll = 30,  // EnrollRequest -> CertificateReply; from somebody without a certificate
+  kRenew = 31,   // RenewRequest -> CertificateReply
+  kDenied = 32,  // -> DeniedReply; from servers of the pool
 };
 
 // The version of this build, "0.1.0", for hello and messages.
@@ -291,7 +295,8 @@ inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
 // unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListRequest, ListReply,
 // AttachRequest, AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// News, TransportOffers, TransportAnswers. An encoding that would be too long is empty.
+// News, EnrollRequest, RenewRequest, CertificateReply, DeniedReply, TransportOffers,
+// TransportAnswers. An encoding that would be too long is empty.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
@@ -305,6 +310,23 @@ struct ChangeRequest {
 };
 struct PingBody {
   uint64_t cookie = 0;
+};
+// Asks for a certificate with a join token, or with the signed token of an identity provider.
+struct EnrollRequest {
+  std::string token_id, token_secret;
+  std::string provider_token;
+  std::string wished_name;  // an open invitation lets the client choose
+  std::string request;      // for a certificate (DER)
+};
+struct RenewRequest {
+  std::string certificate;  // the old one (PEM)
+  std::string request;      // with the same key
+};
+struct CertificateReply {
+  std::string certificate;  // PEM
+};
+struct DeniedReply {
+  std::string list;  // identity::DenyList
 };
 
 template <typename Message>

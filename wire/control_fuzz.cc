@@ -19,11 +19,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes == 0) return 0;
   using namespace tendril::wire;  // NOLINT
   void (*const kinds[])(const uint8_t*, size_t) = {
-      attempt<Hello>,         attempt<LeaseRequest>,   attempt<LeaseReply>,
-      attempt<ListReply>,     attempt<AttachRequest>,  attempt<AttachReply>,
-      attempt<JoinRequest>,   attempt<ReleaseRequest>, attempt<PingBody>,
-      attempt<ChangeRequest>, attempt<SecuredAttach>,  attempt<ListRequest>,
-      attempt<News>};
+      attempt<Hello>,         attempt<LeaseRequest>,
+      attempt<LeaseReply>,    attempt<ListReply>,
+      attempt<AttachRequest>, attempt<AttachReply>,
+      attempt<JoinRequest>,   attempt<ReleaseRequest>,
+      attempt<PingBody>,      attempt<ChangeRequest>,
+      attempt<SecuredAttach>, attempt<ListRequest>,
+      attempt<News>,          attempt<EnrollRequest>,
+      attempt<RenewRequest>,  attempt<CertificateReply>,
+      attempt<DeniedReply>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

@@ -58,6 +58,9 @@ class Control {
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
+  // A request that this room does not know. The body of the answer.
+  virtual base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
+                                                   int timeout_ms) = 0;
   virtual int fd() const = 0;    // becomes readable when the server ends the connection
   virtual bool has_ended() = 0;  // whether it has; does not wait
 };

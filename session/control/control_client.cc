@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "session/control/patience.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::session {
 
@@ -25,6 +26,34 @@ Result<Reply> decoded(const Result<Message>& message, const Status& otherwise) {
 }
 }  // namespace
 
+// Connects, and seals the connection if the options say how. An open server serves its own host
+// only and refuses TLS. Nobody between can make a client believe that, so the plain protocol is
+// spoken with it, without the token.
+static Result<Connection> connect_sealed(const Endpoint& endpoint, const ConnectOptions& options,
+                                         const Deadline& deadline, std::string* token) {
+  Result<Connection> connection = connect_to(endpoint, deadline);
+  if (!connection.ok() || options.securer == nullptr) return connection;
+  Result<std::unique_ptr<Seal>> seal = options.securer->secure(endpoint);
+  if (!seal.ok()) return seal.status();
+  if (*seal == nullptr) return connection;
+  const bool this_host = transport::describe_peer(connection->descriptor()).loopback;
+  const int most_ms = options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
+  const Status secured = connection->secure(seal.take(), Deadline(most_ms));
+  if (secured.ok()) return connection;
+  if (secured.code() == Code::kUnsupported && this_host) {
+    token->clear();
+    return connect_to(endpoint, deadline);
+  }
+  if (secured.code() == Code::kClosed) {
+    return Status(Code::kClosed,
+                  base::format("%s closed the connection instead of speaking TLS: it is not a "
+                               "Tendril server, or an old one; install the same version on both",
+                               endpoint.text.c_str()));
+  }
+  return Status(secured.code(),
+                base::format("%s: %s", endpoint.text.c_str(), secured.message().c_str()));
+}
+
 Status ControlClient::strange(const char* what) const {
   return Status(Code::kMismatch, base::format("%s %s", endpoint_.text.c_str(), what));
 }
@@ -33,25 +62,13 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
                                                             const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more) {
   Deadline deadline(options.timeout_ms);
-  Result<Connection> connection = connect_to(endpoint, deadline);
+  std::string token = options.token;
+  Result<Connection> connection = connect_sealed(endpoint, options, deadline, &token);
   if (!connection.ok()) return connection.status();
-  if (options.securer != nullptr) {
-    Result<std::unique_ptr<Seal>> seal = options.securer->secure(endpoint);
-    if (!seal.ok()) return seal.status();
-    Status secured;
-    if (*seal != nullptr) {
-      const int most_ms = options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
-      secured = connection->secure(seal.take(), Deadline(most_ms));
-    }
-    if (!secured.ok()) {
-      return Status(secured.code(),
-                    base::format("%s: %s", endpoint.text.c_str(), secured.message().c_str()));
-    }
-  }
   std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
   wire::Hello hello;
   hello.product_version = wire::product_version();
-  hello.token = options.token;
+  hello.token = token;
   hello.bulk_channels = options.bulk_channels;
   hello.hears_news = true;
   std::vector<uint8_t> body = wire::encode(hello);
@@ -221,6 +238,13 @@ Status ControlClient::release(uint64_t lease_id) {
 
 Status ControlClient::change(const wire::ChangeRequest& request) {
   return ask(wire::Request::kChange, wire::encode(request), answer_ms()).status();
+}
+
+Result<std::vector<uint8_t>> ControlClient::other(uint16_t kind, const std::vector<uint8_t>& body,
+                                                  int timeout_ms) {
+  Result<Message> answer = ask(wire::Request(kind), body, timeout_ms);
+  if (!answer.ok()) return answer.status();
+  return std::move(answer->body);
 }
 
 Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint,

@@ -31,6 +31,8 @@ class ControlClient final : public Control {
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
+  base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
+                                           int timeout_ms) override;
   int fd() const override { return connection_.descriptor(); }
   bool has_ended() override { return connection_.has_ended(); }
   // The descriptor that belongs to a session's answer; `body` is a JoinRequest.

@@ -182,6 +182,9 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
       return outcome_of(request.kind, handler->release(release.lease_id));
     }
     case wire::Request::kSecuredAttach:
+    case wire::Request::kEnroll:
+    case wire::Request::kRenew:
+    case wire::Request::kDenied:
       break;
   }
   return perform_other(request, facts, handler);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetches one small document of an identity provider: https, and http from this machine only.
+// Blocks. Any thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace tendril::identity {
+
+// Whether the text is an address that `fetch` would take.
+bool is_fetchable(const std::string& address);
+// The body of a successful answer, at most 256 KiB. Follows no redirection. `ca_file`: whom to
+// believe; empty: the system's authorities.
+base::Result<std::string> fetch(const std::string& address, const std::string& ca_file,
+                                int timeout_ms);
+
+struct Address {
+  bool secure = false;
+  std::string host, port, path;
+};
+bool read_address(const std::string& text, Address* address);
+// The body of an HTTP answer that has come whole. Bounded and strict.
+base::Result<std::string> read_answer(const std::string& answer);
+
+}  // namespace tendril::identity

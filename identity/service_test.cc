@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server's identity while it serves: what it makes at first, and how it answers who joins.
+#include "identity/service.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "identity/test_pool.h"
+
+namespace tendril::identity {
+namespace {
+
+using base::Code;
+
+class ServiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ServiceOptions options;
+    options.folder = files_.path() + "/identity";
+    options.pool = "lab";
+    auto started = Service::start(options);
+    ASSERT_TRUE(started.ok()) << started.status().message();
+    service_ = started.take();
+  }
+  template <typename Message>
+  base::Result<std::vector<uint8_t>> ask(wire::Request kind, const Message& message,
+                                         const std::string& identity = "", bool sealed = true) {
+    session::Peer peer;
+    peer.text = "192.0.2.7:4711";
+    peer.identity = identity;
+    return service_->answer(uint16_t(kind), wire::encode(message), peer, sealed);
+  }
+  wire::EnrollRequest enrolment(const std::string& token) {
+    const JoinToken read = read_join_token(token).take();
+    return {read.id, read.secret, "", "bob", make_request(key_).take()};
+  }
+  TestFolder files_;
+  const Key key_ = make_key().take();
+  std::unique_ptr<Service> service_;
+};
+
+TEST_F(ServiceTest, TheFirstStartMakesAPool) {
+  EXPECT_TRUE(service_->is_issuer());
+  EXPECT_EQ(service_->name().role, Role::kServer);
+  EXPECT_EQ(service_->name().pool, "lab");
+  EXPECT_FALSE(service_->first_invitation().empty());
+  auto all = load_identities(files_.path() + "/identity");
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[0].facts.name.role, Role::kAdmin);
+  service_.reset();
+  auto again = Service::start({files_.path() + "/identity", "other", "", {}});
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value()->name().pool, "lab");
+  EXPECT_EQ(again.value()->first_invitation(), "");
+}
+
+TEST_F(ServiceTest, JoinsAndRenews) {
+  const wire::EnrollRequest request = enrolment(service_->first_invitation());
+  EXPECT_EQ(ask(wire::Request::kEnroll, request, "", false).status().code(), Code::kRefused);
+  auto answer = ask(wire::Request::kEnroll, request);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  wire::CertificateReply reply;
+  ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &reply));
+  const Certificate certificate = read_certificate(reply.certificate).take();
+  EXPECT_EQ(read_facts(certificate)->name, (Name{"lab", Role::kUser, "bob"}));
+  EXPECT_EQ(ask(wire::Request::kEnroll, request).status().code(), Code::kRefused);
+  wire::RenewRequest again{reply.certificate, make_request(key_).take()};
+  EXPECT_TRUE(ask(wire::Request::kRenew, again, "spiffe://lab/user/bob").ok());
+  // Neither somebody else nor another key.
+  EXPECT_FALSE(ask(wire::Request::kRenew, again, "spiffe://lab/user/eve").ok());
+  EXPECT_FALSE(ask(wire::Request::kRenew, again).ok());
+  again.request = make_request(make_key().take()).take();
+  EXPECT_FALSE(ask(wire::Request::kRenew, again, "spiffe://lab/user/bob").ok());
+}
+
+TEST_F(ServiceTest, RevokingIsSeenWithinSeconds) {
+  auto answer = ask(wire::Request::kEnroll, enrolment(service_->first_invitation()));
+  ASSERT_TRUE(answer.ok());
+  wire::CertificateReply reply;
+  ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &reply));
+  const Facts facts = read_facts(read_certificate(reply.certificate).take()).take();
+  EXPECT_FALSE(service_->tls()->is_denied(facts.serial));
+  auto authority = Authority::open(authority_folder(files_.path() + "/identity")).take();
+  EXPECT_EQ(authority->revoke("bob", wall_clock_s()).take(), 1u);
+  const base::Deadline deadline(10'000);
+  while (!service_->tls()->is_denied(facts.serial) && !deadline.passed()) usleep(20'000);
+  EXPECT_TRUE(service_->tls()->is_denied(facts.serial));
+  const wire::RenewRequest again{reply.certificate, make_request(key_).take()};
+  EXPECT_FALSE(ask(wire::Request::kRenew, again, "spiffe://lab/user/bob").ok());
+  // Servers of the pool get the list, nobody else.
+  EXPECT_FALSE(ask(wire::Request::kDenied, wire::PingBody(), "spiffe://lab/user/bob").ok());
+  auto list = ask(wire::Request::kDenied, wire::PingBody(), "spiffe://lab/server/gpu2");
+  ASSERT_TRUE(list.ok());
+  wire::DeniedReply denied;
+  ASSERT_TRUE(wire::decode(list->data(), list->size(), &denied));
+  EXPECT_TRUE(DenyList::read(denied.list)->has(facts.serial));
+}
+
+TEST_F(ServiceTest, ProvidersAreNamedOnlyIfThereAreAny) {
+  wire::EnrollRequest request;
+  request.provider_token = "e30.e30.e30";
+  EXPECT_EQ(ask(wire::Request::kEnroll, request).status().code(), Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace tendril::identity
