@@ -80,6 +80,12 @@ def resident_kib(pid):
     return 0
 
 
+def processor_seconds(pid):
+    """That a process has used since its start."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def shared_memory_kib(pid):
     """Of the memory files that a process has open."""
     total = 0
@@ -319,7 +325,7 @@ def raw_connection(server):
 
 # ---- the control protocol, spoken by hand (docs/wire.md) ----
 
-HELLO, LIST, LEASE, ATTACH = 0, 2, 3, 4
+HELLO, LIST, LEASE, ATTACH, NEWS = 0, 2, 3, 4, 0x8000
 PROTOCOL = 2
 
 
@@ -349,10 +355,11 @@ def records(body):
 class Control:
     """One control connection, after hello."""
 
-    def __init__(self, server):
+    def __init__(self, server, hears_news=False):
         host, port = server.endpoint.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=20)
-        code, _ = self.ask(HELLO, number(1, PROTOCOL | PROTOCOL << 16, "<I") + record(3, "by hand"))
+        hello = number(1, PROTOCOL | PROTOCOL << 16, "<I") + record(3, "by hand")
+        code, _ = self.ask(HELLO, hello + (record(7, b"\1") if hears_news else b""))
         assert code == 0, code
 
     def __enter__(self):
@@ -363,9 +370,25 @@ class Control:
 
     def ask(self, kind, body=b""):
         """(code, body of the reply)."""
+        self.send(kind, body)
+        _, code, reply = self.message()
+        return code, reply
+
+    def send(self, kind, body=b""):
         self.socket.sendall(b"TNRD" + struct.pack("<IHHI", len(body), kind, 0, 0) + body)
-        _, size, _, code, _ = struct.unpack("<IIHHI", self.exactly(16))
-        return code, self.exactly(size)
+
+    def message(self):
+        """(kind, code, body) of the next one."""
+        _, size, kind, code, _ = struct.unpack("<IIHHI", self.exactly(16))
+        return kind, code, self.exactly(size)
+
+    def news(self):
+        """(text, place, of) of the next message, which must be news."""
+        kind, _, body = self.message()
+        assert kind == NEWS, (kind, body)
+        told = records(body)
+        place, of = (struct.unpack("<I", told[tag][0])[0] for tag in (2, 3))
+        return told[1][0].decode(), place, of
 
     def exactly(self, size):
         data = b""
@@ -382,16 +405,20 @@ class Control:
         listed = [records(each) for each in records(body).get(9, [])]
         return {each[1][0].decode(): struct.unpack("<Q", each[2][0])[0] for each in listed}
 
-    def attach(self, offers, lease=None, api="cuda", digest=None):
+    def attach(self, offers, **wishes):
         """(code, records of the reply, or the refusal's text). The session has no bulk channels."""
+        self.send_attach(offers, **wishes)
+        _, code, reply = self.message()
+        return code, records(reply) if code == 0 else reply.decode()
+
+    def send_attach(self, offers, lease=None, api="cuda", digest=None, share=250_000):
         digest = self.apis().get(api, 0) if digest is None else digest
-        slices = [number(1, 1, "<I"), record(2, [number(1, 250_000, "<I"), number(2, 0)])]
+        slices = [number(1, 1, "<I"), record(2, [number(1, share, "<I"), number(2, 0)])]
         body = record(3, slices) + number(5, 0, "<H") + record(7, api) + number(8, digest)
         body += record(9, [record(1, [record(1, kind), record(2, blob)]) for kind, blob in offers])
         if lease is not None:
             body += number(1, lease[0]) + record(2, lease[1])
-        code, reply = self.ask(ATTACH, body)
-        return code, records(reply) if code == 0 else reply.decode()
+        self.send(ATTACH, body)
 
 
 needs_client = unittest.skipUnless(

@@ -8,6 +8,7 @@ scripts/longtest 20000). TENDRIL_PROGRAMS: programs at once (default 24, in scri
 import os
 import pathlib
 import resource
+import signal
 import socket
 import struct
 import tempfile
@@ -20,6 +21,7 @@ from harness import PROGRAMS, Control, Server, eventually, number, record, tendr
 
 CROWD = int(os.environ.get("TENDRIL_CROWD", "3000"))
 PROGRAMS_AT_ONCE = int(os.environ.get("TENDRIL_PROGRAMS", "24"))
+HOLD_SECONDS = int(os.environ.get("TENDRIL_HOLD_SECONDS", "5"))
 LIST, LEASE = 2, 3
 # Of a process that listens to a crowd. The thread sanitizer needs several times as much.
 RESIDENT_KIB_MAX = 200_000
@@ -191,20 +193,19 @@ class Lists(unittest.TestCase):
 class Programs(unittest.TestCase):
     """As many programs at once as the server has never seen."""
 
+    def begin(self, server, count, seconds):
+        share = str(max(0.0005, round(3.5 / count, 4)))
+        command = ["run", "-p", share, "-m", "4M", "--", PROGRAMS / "hold", "1", str(seconds)]
+        running = [harness.start(*command, server=server) for _ in range(count)]
+        for one in running:
+            self.addCleanup(harness.end, one)
+        return running
+
     def test_all_attach(self):
         with Server(gpus=4, memory=4096 * harness.MIB) as server:
             began = time.monotonic()
-            share = str(max(0.001, round(3.5 / PROGRAMS_AT_ONCE, 3)))
-            running = [
-                harness.start(
-                    "run", "-p", share, "-m", "4M", "--", PROGRAMS / "hold", "1", "0", server=server
-                )
-                for _ in range(PROGRAMS_AT_ONCE)
-            ]
-            for one in running:
-                self.addCleanup(harness.end, one)
             failed = []
-            for one in running:
+            for one in self.begin(server, PROGRAMS_AT_ONCE, 0):
                 out, _ = one.communicate(timeout=600)
                 if one.returncode != 0:
                     failed.append(out)
@@ -212,6 +213,77 @@ class Programs(unittest.TestCase):
             print(f"crowd: {PROGRAMS_AT_ONCE} programs at once in {seconds:.1f} s")
             self.assertEqual(failed, [], f"{len(failed)} of {PROGRAMS_AT_ONCE} failed")
             eventually(server.idle, 30, "everything was given back")
+
+    def test_all_stay_attached(self):
+        """They launch once a second, as long as they are there."""
+        with Server(gpus=4, memory=4096 * harness.MIB) as server:
+            began = time.monotonic()
+            running = self.begin(server, PROGRAMS_AT_ONCE, HOLD_SECONDS)
+            for one in running:
+                line = ""
+                while "holding" not in line:
+                    line = one.stdout.readline()
+                    self.assertTrue(line, "a program failed")
+            attached = time.monotonic() - began
+            used = harness.processor_seconds(server.pid)
+            looked = time.monotonic()
+            time.sleep(2)
+            asked = time.monotonic()
+            self.assertEqual(len(server.leases()), PROGRAMS_AT_ONCE)
+            now = time.monotonic()
+            used = (harness.processor_seconds(server.pid) - used) / (now - looked)
+            print(
+                f"crowd: {PROGRAMS_AT_ONCE} programs attached in {attached:.1f} s; then tendrild "
+                f"takes {100 * used:.1f} % of a processor, and a list {now - asked:.2f} s"
+            )
+            for one in running:
+                one.communicate(timeout=600)
+                self.assertEqual(one.returncode, 0)
+
+    def test_those_who_wait_are_told(self):
+        """Workers that do not become ready: the first attaches wait for them, the others in turn."""
+        with Server(warm=0) as server:
+            over = threading.Event()
+            stopper = threading.Thread(target=stop_workers, args=(server, over))
+            stopper.start()
+            waiting = [Control(server, hears_news=True) for _ in range(12)]
+            try:
+                for one in waiting:
+                    one.send_attach([("tcp", "")], share=50_000)
+                command = ["run", "-p", "0.1", "--", PROGRAMS / "hold", "1", "0"]
+                program = harness.start(*command, server=server)
+                self.addCleanup(harness.end, program)
+                heard = [one.news() for one in waiting]
+                time.sleep(1)
+            finally:
+                over.set()
+                stopper.join()
+            self.assertIn(("its worker is being started", 0, 0), heard)
+            self.assertIn((1, 5), [(place, of) for _, place, of in heard])
+            for one in waiting:
+                kind = harness.NEWS
+                while kind == harness.NEWS:
+                    kind, code, reply = one.message()
+                self.assertEqual(code, 0, reply)
+                one.socket.close()
+            out, _ = program.communicate(timeout=60)
+            self.assertEqual(program.returncode, 0, out)
+            self.assertIn("tendril: waiting for 127.0.0.1", out)
+
+
+def stop_workers(server, over):
+    """Stops every worker as it appears, until it is over."""
+    stopped = set()
+    while not over.is_set():
+        for pid in set(server.workers()) - stopped:
+            os.kill(pid, signal.SIGSTOP)
+            stopped.add(pid)
+        time.sleep(0.005)
+    for pid in stopped:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
 
 
 if __name__ == "__main__":
