@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many peers at once. Strangers that say nothing, little or too much lock nobody out; guesses of
 the token are few, and their lines in the log are one; programs that attach at once wait for each
-other and none fails; lists of thousands are whole. TENDRIL_CROWD: strangers (default 3000, in
-scripts/longtest 20000). TENDRIL_PROGRAMS: programs at once (default 24, in scripts/longtest 300).
+other and none fails; idle sessions cost little; lists of thousands are whole. TENDRIL_CROWD:
+strangers (default 3000, in scripts/longtest 20000). TENDRIL_PROGRAMS: programs at once (24, 300).
+TENDRIL_SESSIONS: idle sessions (40, 1000).
 """
 
 import os
@@ -21,6 +22,7 @@ from harness import PROGRAMS, Control, Server, eventually, number, record, tendr
 
 CROWD = int(os.environ.get("TENDRIL_CROWD", "3000"))
 PROGRAMS_AT_ONCE = int(os.environ.get("TENDRIL_PROGRAMS", "24"))
+SESSIONS = int(os.environ.get("TENDRIL_SESSIONS", "40"))
 HOLD_SECONDS = int(os.environ.get("TENDRIL_HOLD_SECONDS", "5"))
 LIST, LEASE = 2, 3
 # Of a process that listens to a crowd. The thread sanitizer needs several times as much.
@@ -239,6 +241,40 @@ class Programs(unittest.TestCase):
             for one in running:
                 one.communicate(timeout=600)
                 self.assertEqual(one.returncode, 0)
+
+    def test_idle_sessions_cost_little(self):
+        with Server("--workers-max", "1200", gpus=4, memory=4096 * harness.MIB) as server:
+            share = int(3.5e6 / SESSIONS)
+            began = time.monotonic()
+            sessions = [Control(server, hears_news=True) for _ in range(SESSIONS)]
+            digest = sessions[0].apis()["cuda"]
+            for one in sessions:
+                one.send_attach([("tcp", "")], digest=digest, share=share)
+            for one in sessions:
+                one.socket.settimeout(120)
+                kind = harness.NEWS
+                while kind == harness.NEWS:
+                    kind, code, reply = one.message()
+                self.assertEqual(code, 0, reply)
+            attached = time.monotonic() - began
+            time.sleep(2)
+            used, began = harness.processor_seconds(server.pid), time.monotonic()
+            time.sleep(5)
+            used = (harness.processor_seconds(server.pid) - used) / (time.monotonic() - began)
+            listed = []
+            for _ in range(3):
+                began = time.monotonic()
+                self.assertEqual(len(server.leases()), SESSIONS)
+                listed.append(time.monotonic() - began)
+            print(
+                f"crowd: {SESSIONS} sessions in {attached:.1f} s; idle, tendrild takes "
+                f"{100 * used:.1f} % of a processor and {harness.resident_kib(server.pid) >> 10} "
+                f"MiB, and a list {min(listed):.2f} s"
+            )
+            self.assertLess(used, 0.05)
+            for one in sessions:
+                one.socket.close()
+            eventually(lambda: not server.leases(), 60, "the leases' end")
 
     def test_those_who_wait_are_told(self):
         """Workers that do not become ready: the first attaches wait for them, the others in turn."""
