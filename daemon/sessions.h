@@ -34,8 +34,10 @@
 
 namespace tendril::daemon {
 
-inline constexpr int kGraceMs = 500;       // from a client's end to SIGKILL for its worker
-inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk channel
+inline constexpr int kGraceMs = 500;  // from a client's end to SIGKILL for its worker
+// From AttachReply to the last bulk channel. Of three hundred programs that attach at once, the
+// last ones wait long for a processor.
+inline constexpr int kJoinMaxMs = 60'000;
 // A request that does not fit waits this long if something is about to become free. A program that
 // starts right after another must not be refused because the first one's worker takes time to exit.
 // Of twelve programs at once, one took 2.0 s (H200). The time is far less than a client waits for

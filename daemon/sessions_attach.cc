@@ -16,8 +16,8 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr int kWorkerWaitMs = 30'000;
-constexpr int kAnswerMs = 10'000;  // from an assignment to the worker's answer
+constexpr int kWorkerWaitMs = 120'000;  // a start that hangs is ended sooner (worker_pool.cc)
+constexpr int kAnswerMs = 60'000;       // from an assignment to the worker's answer
 
 Status no_session() { return Status(Code::kRefused, "there is no such session on this server"); }
 

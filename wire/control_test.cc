@@ -69,6 +69,41 @@ TEST(Control, ListRoundTrip) {
   EXPECT_EQ(list.now_ns, 77u);
 }
 
+TEST(Control, PartsOfAListAndNewsRoundTrip) {
+  ListRequest request;
+  request.parts = kListLeases;
+  request.leases_after = 1'000'000'000'000;
+  request.limit = 512;
+  std::vector<uint8_t> body = encode(request);
+  ListRequest asked;
+  ASSERT_TRUE(decode(body.data(), body.size(), &asked));
+  EXPECT_EQ(asked.parts, uint32_t(kListLeases));
+  EXPECT_EQ(asked.leases_after, 1'000'000'000'000u);
+  EXPECT_EQ(asked.limit, 512u);
+  ListReply part;
+  part.more_sessions = true;
+  body = encode(part);
+  ListReply read;
+  ASSERT_TRUE(decode(body.data(), body.size(), &read));
+  EXPECT_TRUE(read.more_sessions);
+  EXPECT_FALSE(read.more_leases);
+  News news;
+  body = encode(News{"others came first", 3, 7});
+  ASSERT_TRUE(decode(body.data(), body.size(), &news));
+  EXPECT_EQ(news.text, "others came first");
+  EXPECT_EQ(news.place, 3u);
+  EXPECT_EQ(news.of, 7u);
+  body = encode(News{std::string(kNewsTextBytesMax + 1, 'x'), 0, 0});
+  EXPECT_FALSE(decode(body.data(), body.size(), &news));
+}
+
+TEST(Control, AListThatIsTooLongHasNoEncoding) {
+  ListReply list = sample_list();
+  list.leases.assign(4000, list.leases[0]);
+  for (LeaseRecord& lease : list.leases) lease.client.program = std::string(200, 'p');
+  EXPECT_TRUE(encode(list).empty());
+}
+
 TEST(Control, WhatAChangeDoesNotSetIsNotSent) {
   ChangeRequest change;
   change.lease_id = 3;

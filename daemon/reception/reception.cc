@@ -355,10 +355,10 @@ RequestPool* Reception::pool_for(uint16_t kind) {
     case wire::Request::kChange:
     case wire::Request::kPing:
       return &quick_;
-    case wire::Request::kLease:
+    default:
       break;
   }
-  return &leases_;  // and what may ask another server
+  return &leases_;  // a lease, or what may ask another server
 }
 
 void Reception::begin(Entry* entry, session::Message request) {

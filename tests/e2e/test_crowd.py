@@ -277,7 +277,7 @@ class Programs(unittest.TestCase):
             eventually(lambda: not server.leases(), 60, "the leases' end")
 
     def test_those_who_wait_are_told(self):
-        """Workers that do not become ready: the first attaches wait for them, the others in turn."""
+        """Workers that are slow to start: the first attaches wait for them, others in turn."""
         with Server(warm=0) as server:
             over = threading.Event()
             stopper = threading.Thread(target=stop_workers, args=(server, over))
