@@ -31,6 +31,8 @@ SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 
 RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
 CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer counts as hanging
+# The daemon's pools of threads. They grow to a few threads when they are needed.
+POOLS = ("requests", "lists", "leases", "attaches")
 WORK = (
     ("vector_add", "5000"),
     ("hold", "16", "1"),
@@ -43,6 +45,14 @@ WORK = (
 def tell(line):
     """One line that scripts/longtest shows."""
     print("endurance: " + line, flush=True)
+
+
+def thread_names(pid):
+    names = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(task.joinpath("comm").read_text().strip())
+    return names
 
 
 class Holdings:
@@ -67,7 +77,7 @@ class Holdings:
         below = harness.children(pid)
         return {
             "descriptors": harness.descriptors(pid),
-            "threads": len(os.listdir(f"/proc/{pid}/task")),
+            "threads": sum(name not in POOLS for name in thread_names(pid)),
             "processes": len(below),
             "zombies": sum(not harness.is_running(child) for child in below),
             "resident KiB": harness.resident_kib(pid),
