@@ -6,12 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/text.h"
@@ -59,8 +59,8 @@ std::string user_cache_folder() {
   return home != nullptr && *home != 0 ? std::string(home) + "/.cache" : "";
 }
 
-KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode)
-    : folder_(std::move(folder)), suffix_(std::move(suffix)), bytes_max_(bytes_max), mode_(mode) {}
+KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max)
+    : folder_(std::move(folder)), suffix_(std::move(suffix)), bytes_max_(bytes_max) {}
 
 bool KeptFiles::make() {
   if (folder_.empty()) return false;
@@ -90,19 +90,14 @@ Fd KeptFiles::open(const std::string& name, uint64_t* bytes) const {
   return fd;
 }
 
-bool KeptFiles::write(const std::string& name, std::initializer_list<Part> parts) const {
-  static std::atomic<unsigned> count{0};
-  uint64_t bytes = 0;
-  for (const Part& part : parts) bytes += part.bytes;
-  if (folder_.empty() || bytes > bytes_max_) {
-    errno = ENOSPC;
-    return false;
-  }
-  const std::string path = path_of(name);
-  const std::string temporary = path + format(".%d.%u", getpid(), count.fetch_add(1)) + kTemporary;
-  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  bool good = fd.valid() && fchmod(fd.get(), mode_) == 0;
-  for (const Part& part : parts) good = good && write_all(fd.get(), part.data, part.bytes);
+Fd KeptFiles::open_temporary(const std::string& path, std::string* temporary) {
+  uint64_t word = 0;
+  if (!random_bytes(&word, sizeof word)) return Fd();
+  *temporary = path + "." + hex(&word, sizeof word) + kTemporary;
+  return Fd(::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+bool KeptFiles::finish(const std::string& temporary, const std::string& path, bool good) const {
   if (!good || rename(temporary.c_str(), path.c_str()) != 0) {
     const int why = errno;
     unlink(temporary.c_str());
@@ -111,6 +106,40 @@ bool KeptFiles::write(const std::string& name, std::initializer_list<Part> parts
   }
   trim();
   return true;
+}
+
+bool KeptFiles::write(const std::string& name, std::initializer_list<Part> parts) const {
+  uint64_t bytes = 0;
+  for (const Part& part : parts) bytes += part.bytes;
+  if (folder_.empty() || bytes > bytes_max_) {
+    errno = ENOSPC;
+    return false;
+  }
+  std::string temporary;
+  const Fd fd = open_temporary(path_of(name), &temporary);
+  if (!fd.valid()) return false;
+  bool good = true;
+  for (const Part& part : parts) good = good && write_all(fd.get(), part.data, part.bytes);
+  return finish(temporary, path_of(name), good);
+}
+
+bool KeptFiles::write_copy(const std::string& name, int from, uint64_t bytes) const {
+  if (folder_.empty() || bytes > bytes_max_) {
+    errno = ENOSPC;
+    return false;
+  }
+  std::string temporary;
+  const Fd fd = open_temporary(path_of(name), &temporary);
+  if (!fd.valid()) return false;
+  off_t at = 0;
+  bool good = true;
+  while (good && static_cast<uint64_t>(at) < bytes) {
+    const ssize_t done = sendfile(fd.get(), from, &at, bytes - static_cast<uint64_t>(at));
+    if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = EINVAL;  // it has fewer bytes
+    good = done > 0;
+  }
+  return finish(temporary, path_of(name), good);
 }
 
 void KeptFiles::remove(const std::string& name) const { unlink(path_of(name).c_str()); }

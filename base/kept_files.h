@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of files that can be made again. The worker keeps images in one, and the client keeps
+// A folder of files that can be made again. The daemon keeps images in some, and the client keeps
 // code that was compiled in its process. A file is written beside its place and renamed, so readers
 // see all of it or nothing. Its time of modification is the time of its last use. When the folder
 // is over its limit, the oldest files go. Several processes may use one folder. The reader must
@@ -16,8 +16,8 @@ namespace tendril::base {
 
 class KeptFiles {
  public:
-  // Without a folder there are no files, and none can be written. `mode`: of the files.
-  KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode = 0600);
+  // Without a folder there are no files, and none can be written.
+  KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max);
 
   // Makes the folder and its parents, for this user only. If that fails (errno says why), there is
   // no folder any more.
@@ -34,14 +34,19 @@ class KeptFiles {
   // Writes the parts one after the other. False, with errno, if the folder does not take them; then
   // no file is left.
   bool write(const std::string& name, std::initializer_list<Part> parts) const;
+  // The same with the content of another file, from its beginning.
+  bool write_copy(const std::string& name, int from, uint64_t bytes) const;
   void remove(const std::string& name) const;
+  // Removes the oldest files until the rest is within the limit.
+  void trim() const;
 
  private:
-  void trim() const;
+  // Opens a new file beside `path`, with a name that nobody can foresee.
+  static Fd open_temporary(const std::string& path, std::string* temporary);
+  bool finish(const std::string& temporary, const std::string& path, bool good) const;
 
   std::string folder_, suffix_;
   uint64_t bytes_max_;
-  unsigned mode_;
 };
 
 // Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME. Empty if neither

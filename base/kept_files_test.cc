@@ -4,6 +4,7 @@
 // on this; its test covers limits, links and full disks.)
 #include "base/kept_files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,6 +47,18 @@ TEST_F(KeptFilesTest, MakesFoldersForTheirOwnerOnly) {
   EXPECT_EQ(content(files, "one"), "12345");
   ASSERT_EQ(stat((top_ + "/a/b/one.x").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777u, 0600u);
+}
+
+TEST_F(KeptFilesTest, CopiesAnotherFile) {
+  KeptFiles files(top_, ".x", 100);
+  std::ofstream(top_ + "/from") << "0123456789";
+  const Fd from(open((top_ + "/from").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(files.write_copy("one", from.get(), 10));
+  EXPECT_EQ(content(files, "one"), "0123456789");
+  EXPECT_FALSE(files.write_copy("two", from.get(), 11)) << "it has fewer";
+  EXPECT_FALSE(files.write_copy("two", from.get(), 101));
+  EXPECT_EQ(content(files, "two"), "(none)");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(top_), {}), 2) << "nothing is left";
 }
 
 TEST_F(KeptFilesTest, AFileInTheWayMeansNoFolder) {

@@ -96,6 +96,7 @@ class CommandLine {
   }
 
   void add_serve();
+  void add_serve_isolation(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
   void add_run();
   void add_env();
@@ -188,7 +189,26 @@ void CommandLine::add_serve() {
   sub->add_option("--metrics", o.metrics,
                   "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");
+  add_serve_isolation(sub);
   add_serve_switches(sub);
+}
+
+void CommandLine::add_serve_isolation(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_flag("--weak-isolation", o.weak_isolation,
+                "Serve even if workers cannot be kept from each other and from this user's files");
+  sub->add_option("--filter", o.filter,
+                  "File with system calls that the driver needs beyond those on Tendril's lists")
+      ->type_name("FILE");
+  sub->add_option("--images-per-user", o.images_per_user,
+                  "Disk for the device code of one user (default: a quarter of all)")
+      ->type_name("SIZE");
+  sub->add_option("--known-images", o.known_images,
+                  "File with hashes of device code that all users share")
+      ->type_name("FILE");
+  sub->add_option("--learn-filter", o.learn_filter,
+                  "Deny workers no system call; write those that are on no list to this file")
+      ->type_name("FILE");
 }
 
 void CommandLine::add_serve_switches(CLI::App* sub) {

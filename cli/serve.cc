@@ -53,7 +53,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.port_file = options.port_file;
   out.unix_paths = options.unix_paths;
   out.token_file = options.token_file;
-  out.worker_user = options.worker_user;
+  out.isolation = {options.worker_user, options.weak_isolation};
   out.worker.executable = options.worker;
   out.worker.driver = library_path(options.driver);
   out.worker.monitor = library_path(options.monitor);
@@ -61,7 +61,10 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.warm_total_max = options.warm_max;
   out.worker.warm_spare = options.warm_spare;
   out.worker.workers_max = options.workers_max;
-  out.images = options.images;
+  out.images.folder = options.images;
+  out.images.known = options.known_images;
+  out.learn_filter = options.learn_filter;
+  out.worker.calls = options.filter.empty() ? "" : library_path(options.filter);
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
   out.metrics = options.metrics;
@@ -70,6 +73,9 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.product_version = version_text();
   base::Status read = read_size(options.context_memory, &out.context_bytes);
   if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);
+  int64_t images_per_user = 0;
+  if (read.ok()) read = read_size(options.images_per_user, &images_per_user);
+  out.images.bytes_per_owner_max = static_cast<uint64_t>(images_per_user);
   if (!read.ok()) return read;
   return out;
 }

@@ -55,6 +55,41 @@ base::Status close_inherited(posix_spawn_file_actions_t* actions, int first) {
   return base::Status();
 }
 
+// What a child gets of the daemon's environment: how libraries are found and what is set for the
+// driver, for the worker and for the tools that test them. Everything else may be a secret.
+bool is_passed_on(const char* variable) {
+  constexpr const char* kNames[] = {"PATH",
+                                    "TZ",
+                                    "LD_LIBRARY_PATH",
+                                    "LD_PRELOAD",
+                                    "GLIBC_TUNABLES",
+                                    "TENDRIL_HOST_COPIES_MB",
+                                    "TENDRIL_LOG",
+                                    "TENDRIL_RECORD",
+                                    "TENDRIL_SPIN_US",
+                                    "TENDRIL_WAIT_SPIN_US"};
+  constexpr const char* kPrefixes[] = {"CUDA_",           "NVIDIA_",         "TENDRIL_WORKER_",
+                                       "TENDRIL_SOFTGPU", "TENDRIL_DELAYS_", "ASAN_OPTIONS",
+                                       "LSAN_OPTIONS",    "TSAN_OPTIONS",    "UBSAN_OPTIONS"};
+  const size_t length = strcspn(variable, "=");
+  for (const char* name : kNames) {
+    if (strlen(name) == length && strncmp(variable, name, length) == 0) return true;
+  }
+  for (const char* prefix : kPrefixes) {
+    if (strncmp(variable, prefix, strlen(prefix)) == 0) return true;
+  }
+  return false;
+}
+
+std::vector<char*> environment_of_children() {
+  std::vector<char*> variables;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    if (is_passed_on(*each)) variables.push_back(*each);
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
+
 }  // namespace
 
 base::Result<Child> start_child(const std::string& executable,
@@ -90,8 +125,9 @@ base::Result<Child> start_child(const std::string& executable,
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   Child child;
-  const int error =
-      posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
+  std::vector<char*> environment = environment_of_children();
+  const int error = posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(),
+                                environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {

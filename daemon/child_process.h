@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts a child of the daemon and notices its end without signals. The child inherits only the
-// descriptors named here. Its stdout and stderr go into pipes or sockets of the caller's choice.
-// The thread that starts a child must outlive it, because the child asks the kernel to be killed
-// when that thread ends.
+// descriptors named here, and of the environment only what drivers and workers need. Its stdout and
+// stderr go into pipes or sockets of the caller's choice. The thread that starts a child must
+// outlive it, because the child asks the kernel to be killed when that thread ends.
 #pragma once
 
 #include <sys/types.h>

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "config/credentials.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
+#include "daemon/containment/learned_calls.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
 #include "daemon/probe.h"
@@ -90,6 +92,7 @@ class DaemonImpl : public Daemon {
  private:
   Status open_listeners();
   Status open_gpus();
+  Status open_workers();
   lease::LeaseBook make_book() const;
   wire::ListReply list(const wire::ListRequest& request);
   http::Router pages();
@@ -108,6 +111,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<Arbiter> arbiter_;
   std::unique_ptr<http::Server> metrics_;
   std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
   Guesses guesses_;
@@ -152,7 +156,7 @@ Status DaemonImpl::open_gpus() {
   auto worker = find_worker_executable(options_.worker.executable);
   if (!worker.ok()) return worker.status();
   options_.worker.executable = worker.take();
-  auto inventory = probe(options_.worker_user, &options_.worker);
+  auto inventory = probe(options_.isolation, &options_.worker);
   if (!inventory.ok()) return inventory.status();
   inventory_ = inventory.take();
   if (inventory_.apis.empty()) {
@@ -198,9 +202,43 @@ lease::LeaseBook DaemonImpl::make_book() const {
   return lease::LeaseBook(host_, std::move(capacities));
 }
 
+// The supervisor's thread, and what it needs to start workers.
+Status DaemonImpl::open_workers() {
+  auto loop = EventLoop::create();
+  if (!loop.ok()) return loop.status();
+  loop_ = loop.take();
+  loop_->start();
+  // It starts the workers.
+  loop_->post([] {
+    const Status inside = keep_children_inside();
+    if (!inside.ok())
+      log(Level::kInfo, "workers can reach other programs' abstract sockets: %s",
+          inside.message().c_str());
+  });
+  if (!options_.learn_filter.empty()) {
+    auto calls = LearnedCalls::open(options_.learn_filter);
+    if (!calls.ok()) return calls.status();
+    options_.worker.learned = [calls = calls.take()](const std::string& name) { calls->add(name); };
+    log(Level::kWarning, "workers may make any system call; serve nobody whom you do not trust");
+  }
+  for (const gpu::ApiRecord& api : inventory_.apis) options_.worker.apis.push_back(api.name);
+  pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
+                                       static_cast<uint32_t>(inventory_.devices.size()));
+  auto images = ImageStore::open(options_.images);
+  if (!images.ok()) return images.status();
+  images_ = images.take();
+  PackedOptions packed;
+  if (!options_.packed_control.empty()) packed.control = options_.packed_control;
+  packed.user = pool_->packed_user();
+  packed_ = std::make_unique<PackedServers>(loop_.get(), packed);
+  return Status();
+}
+
 Status DaemonImpl::prepare() {
   signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
+  // Its memory holds secrets. A developer's debugger and the tests of another user need to look.
+  if (base::env_u32("TENDRIL_DUMPABLE", 0) == 0) prctl(PR_SET_DUMPABLE, 0);
   host_ = host_name();
   auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
   if (!token.ok()) return token.status();
@@ -208,18 +246,8 @@ Status DaemonImpl::prepare() {
   Status status = open_listeners();
   if (status.ok()) status = open_gpus();
   if (!status.ok()) return status;
-  auto loop = EventLoop::create();
-  if (!loop.ok()) return loop.status();
-  loop_ = loop.take();
-  loop_->start();
-  for (const gpu::ApiRecord& api : inventory_.apis) options_.worker.apis.push_back(api.name);
-  pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
-                                       static_cast<uint32_t>(inventory_.devices.size()));
-  choose_image_store(options_.images, pool_->separates_users());
-  PackedOptions packed;
-  if (!options_.packed_control.empty()) packed.control = options_.packed_control;
-  packed.user = pool_->packed_user();
-  packed_ = std::make_unique<PackedServers>(loop_.get(), packed);
+  status = open_workers();
+  if (!status.ok()) return status;
   auto arbiter = Arbiter::start(options_.sharing);
   if (!arbiter.ok()) return arbiter.status();
   arbiter_ = arbiter.take();
@@ -231,6 +259,7 @@ Status DaemonImpl::prepare() {
   }
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
                                          make_book(), exported_descriptors_max(), server_id);
+  sessions_->keep_images_in(images_.get());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.apis = served_apis();

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "daemon/arbiter.h"
+#include "daemon/image_store.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
 #include "wire/control.h"
@@ -26,11 +27,13 @@ struct DaemonOptions {
   std::vector<std::string> unix_paths;
   std::string token_file;
   lease::SharingOptions sharing;
-  std::string metrics;               // HOST:PORT that serves metrics over HTTP; empty: none
-  std::string worker_user = "auto";  // "auto", "none" or a number
+  std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none
+  IsolationWish isolation;
   WorkerOptions worker;
-  // the store for images of device code: a folder or "off"; empty: the default (image_store.h)
-  std::string images;
+  // where the names of system calls go that workers make and that are on no list; empty: nothing
+  // is learned, and such calls are denied
+  std::string learn_filter;
+  ImageOptions images;
   std::string
       packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
   int64_t context_bytes = -1;  // cost of an empty context; -1: as measured

@@ -23,7 +23,6 @@ using base::Status;
 
 // A driver takes many seconds to initialise eight GPUs without persistence mode.
 constexpr int kProbeMaxMs = 120'000;
-constexpr uint32_t kUidBase = 61000;
 
 std::string last_line(const std::string& text) {
   std::string line, last;
@@ -38,9 +37,11 @@ std::string last_line(const std::string& text) {
   return printable(last, 500);
 }
 
-base::Result<gpu::Inventory> probe_as(const WorkerOptions& options) {
-  std::vector<std::string> arguments = worker_arguments(options, 0);
+base::Result<gpu::Inventory> probe_as(const WorkerOptions& options,
+                                      const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = worker_arguments(options, observer_slot(options));
   arguments.insert(arguments.begin(), "--probe");
+  arguments.insert(arguments.end(), more.begin(), more.end());
   base::Result<ChildOutput> output = run_child(options.executable, arguments, kProbeMaxMs);
   if (!output.ok()) return output.status();
   if (!WIFEXITED(output->wait_status) || WEXITSTATUS(output->wait_status) != 0) {
@@ -81,39 +82,27 @@ base::Result<std::string> find_worker_executable(const std::string& asked) {
                 "cannot find the worker executable (tried " + tried + "); name it with --worker");
 }
 
-base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions* options) {
-  options->uid_base = 0;
-  const bool automatic = worker_user == "auto";
-  if (worker_user != "none" && !automatic) {
-    char* end = nullptr;
-    const unsigned long base = strtoul(worker_user.c_str(), &end, 10);
-    if (worker_user.empty() || *end != 0 || base == 0 || base > 0x7fffffff) {
-      return Status(Code::kInvalid,
-                    "--worker-user takes auto, none or the first of a range of user ids");
-    }
-    if (geteuid() != 0)
-      return Status(Code::kInvalid, "--worker-user needs a daemon that runs as root");
-    options->uid_base = static_cast<uint32_t>(base);
-    return probe_as(*options);
+base::Result<gpu::Inventory> probe(const IsolationWish& wish, WorkerOptions* options) {
+  auto chosen = choose_isolation(wish, user_count(*options));
+  if (!chosen.ok()) return chosen.status();
+  options->isolation = {};
+  // The first run is outside of the sandbox. Under root it also creates the device nodes.
+  base::Result<gpu::Inventory> inventory = probe_as(*options, {"--bare"});
+  if (!inventory.ok()) return inventory;
+  options->isolation = *chosen;
+  base::Result<gpu::Inventory> confined = probe_as(*options, {});
+  if (confined.ok() && confined->devices.size() == inventory->devices.size()) {
+    const bool weak = chosen->kind == Isolation::Kind::kWeak;
+    log(weak ? Level::kWarning : Level::kInfo, "%s", describe(*chosen).c_str());
+    return confined;
   }
-  // The first run is as the daemon's own user. Under root it also creates the device nodes.
-  base::Result<gpu::Inventory> inventory = probe_as(*options);
-  if (!inventory.ok() || !automatic || geteuid() != 0) {
-    if (inventory.ok() && geteuid() != 0) {
-      log(Level::kInfo,
-          "workers run as this daemon's user; a daemon started by root gives each a user of its "
-          "own");
-    }
-    return inventory;
-  }
-  options->uid_base = kUidBase;
-  base::Result<gpu::Inventory> unprivileged = probe_as(*options);
-  if (unprivileged.ok() && unprivileged->devices.size() == inventory->devices.size())
-    return unprivileged;
-  log(Level::kWarning,
-      "workers run as root without capabilities: an unprivileged user cannot use the GPUs (%s)",
-      unprivileged.ok() ? "it sees fewer of them" : unprivileged.status().message().c_str());
-  options->uid_base = 0;
+  const std::string why = "the driver does not work in the sandbox (" +
+                          (confined.ok() ? "it sees fewer GPUs" : confined.status().message()) +
+                          ")";
+  // What an administrator named is not replaced by something else.
+  if (!wish.weak || wish.user != "auto") return refuse_weak_isolation(why);
+  options->isolation = {};
+  log(Level::kWarning, "%s: %s", describe(options->isolation).c_str(), why.c_str());
   return inventory;
 }
 
@@ -126,7 +115,7 @@ std::shared_ptr<MonitorFeed> MonitorFeed::start(EventLoop* loop, const WorkerOpt
     feed->output_.reset(ends[0]);
     const base::Fd writer(ends[1]);
     fcntl(writer.get(), F_SETFL, 0);
-    std::vector<std::string> arguments = worker_arguments(options, 0);
+    std::vector<std::string> arguments = worker_arguments(options, observer_slot(options));
     arguments.insert(arguments.begin(), "--monitor");
     if (!options.monitor.empty())
       arguments.insert(arguments.end(), {"--monitor-library", options.monitor});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/containment/isolation.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
 #include "gpu/monitor.h"
@@ -22,10 +23,9 @@ namespace tendril::daemon {
 // libexec/tendril/.
 base::Result<std::string> find_worker_executable(const std::string& asked);
 
-// Runs the probe and sets options->uid_base. With "auto" and root, workers run as an unprivileged
-// user if that user can open the GPUs. Otherwise they run as the daemon's user, and the log says
-// why. With a number there is no such fallback.
-base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions* options);
+// Runs the probe and sets options->isolation. Fails if workers cannot be kept apart, unless the
+// administrator has said that they need not be.
+base::Result<gpu::Inventory> probe(const IsolationWish& wish, WorkerOptions* options);
 
 // The monitoring child. Samples are kept by PCI bus id. Without a monitoring library there are
 // none.

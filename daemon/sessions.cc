@@ -328,6 +328,23 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
 }
 
 // Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
+// The store answers later, on a thread of its own.
+void Sessions::worker_asked_for_image(const Session& session, const wire::WorkerRequest& request,
+                                      base::Fd fd) {
+  auto answer = [worker = session.worker](wire::ExportAnswer with, base::Fd image) {
+    wire::WorkerMessage message = {};
+    message.kind = wire::WorkerMessageKind::kExport;
+    message.reserved = static_cast<uint32_t>(with);
+    worker->answer(message, image.get());
+  };
+  if (images_ == nullptr) return answer(wire::ExportAnswer::kUnknown, {});
+  const std::string& owner = session.client.user;
+  if (request.kind == wire::WorkerRequestKind::kFindImage)
+    images_->find(owner, request.record, std::move(answer));
+  else
+    images_->keep(owner, request.record, std::move(fd), std::move(answer));
+}
+
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
@@ -361,8 +378,13 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kRelease:
       orphans = exports_.release(session_id, request.record);
       break;
+    case wire::WorkerRequestKind::kFindImage:
+    case wire::WorkerRequestKind::kKeepImage:
+      worker_asked_for_image(*session, request, std::move(fd));
+      break;
     case wire::WorkerRequestKind::kReady:
     case wire::WorkerRequestKind::kTransport:
+    case wire::WorkerRequestKind::kLearned:
       break;
   }
   if (!orphans) return;

@@ -23,6 +23,7 @@
 #include "daemon/arbiter.h"
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
+#include "daemon/image_store.h"
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
@@ -77,6 +78,9 @@ class Sessions {
   base::Result<base::Fd> fetch(const wire::JoinRequest& request);
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
+
+  // Where workers' images of device code go; null: nowhere. Before the first session.
+  void keep_images_in(ImageStore* images) { images_ = images; }
 
   // Fills in shares and memory used per GPU, and the leases with what they use: those that
   // `request` asks for.
@@ -165,11 +169,14 @@ class Sessions {
 
   void worker_gone(uint64_t session_id, const std::string& how);
   void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd);
+  void worker_asked_for_image(const Session& session, const wire::WorkerRequest& request,
+                              base::Fd fd);
   void watch_client(const std::shared_ptr<Session>& session);
 
   EventLoop* const loop_;
   WorkerPool* const pool_;
   PackedServers* const packed_;
+  ImageStore* images_ = nullptr;
   Arbiter* const arbiter_;
   std::mutex mutex_;
   // slices or workers' memory became free, or a worker's user was chosen

@@ -16,10 +16,6 @@ namespace {
 using base::Code;
 using base::Status;
 
-// Unassigned user ids lie between those of people and those that service managers hand out (61184
-// and up on systemd machines).
-constexpr uint32_t kUserIds = 184;
-constexpr uint32_t kPackedSlot = kUserIds - 1;  // used by packed workers only
 constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second. After a minute the worker
 // hangs.
@@ -42,10 +38,17 @@ std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t
     arguments.push_back("--driver");
     arguments.push_back(options.driver);
   }
-  if (options.uid_base != 0) {
+  if (options.isolation.kind == Isolation::Kind::kUsers) {
     arguments.push_back("--user");
-    arguments.push_back(std::to_string(options.uid_base + slot % kUserIds));
+    arguments.push_back(std::to_string(options.isolation.first_user + slot));
+  } else if (options.isolation.kind == Isolation::Kind::kNamespaces) {
+    arguments.push_back("--own-namespace");
   }
+  if (!options.calls.empty()) {
+    arguments.push_back("--calls");
+    arguments.push_back(options.calls);
+  }
+  if (options.learned) arguments.push_back("--learn");
   return arguments;
 }
 
@@ -53,7 +56,7 @@ WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_coun
     : loop_(loop),
       options_(std::move(options)),
       gpu_count_(gpu_count),
-      slots_(std::max(options_.workers_max, kUserIds)),
+      slots_(packed_slot(options_) + 1),
       expected_(gpu_count),
       spare_(gpu_count),
       warm_api_(gpu_count, options_.apis.empty() ? "" : options_.apis.front()) {}
@@ -148,11 +151,11 @@ bool WorkerPool::is_trimming(uint32_t gpu) {
 }
 
 uint32_t WorkerPool::user_of(const WorkerProcess& worker) const {
-  return separates_users() ? worker.slot() % kUserIds : 0;
+  return separates_users() ? worker.slot() : 0;
 }
 
 uint32_t WorkerPool::packed_user() const {
-  return separates_users() ? options_.uid_base + kPackedSlot : 0;
+  return separates_users() ? options_.isolation.first_user + packed_slot(options_) : 0;
 }
 
 size_t WorkerPool::process_count() {
@@ -183,10 +186,10 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
   if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
   Order order;
   if (!wish.packed_folder.empty()) {
-    order.slot = kPackedSlot;
+    order.slot = packed_slot(options_);
     order.arguments = {"--packed-folder", wish.packed_folder, "--packed-percent",
                        std::to_string(wish.packed_percent)};
-  } else if (wish.like != nullptr && options_.uid_base != 0) {
+  } else if (wish.like != nullptr && separates_users()) {
     order.slot = wish.like->slot();
   }
   const uint32_t gpu = wish.post.gpu;
@@ -226,7 +229,7 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
 
 uint32_t WorkerPool::free_slot() {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot] == 0 && slot % kUserIds != kPackedSlot) return slot;
+    if (slots_[slot] == 0 && slot != packed_slot(options_)) return slot;
   }
   return kAnySlot;
 }
@@ -325,6 +328,7 @@ void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
     const Uses uses = uses_of(*worker);
     if (uses.answered) uses.answered(answers, std::move(fd));
   };
+  events.learned = options_.learned;
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
   auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), post, slot,
                                       std::move(events));

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/containment/isolation.h"
 #include "daemon/event_loop.h"
 #include "daemon/worker_process.h"
 
@@ -33,8 +34,10 @@ struct WorkerOptions {
   std::vector<std::string> apis;  // that the workers serve; the first is kept warm from the start
   std::string driver;             // empty: the system's
   std::string monitor;            // the monitoring library; empty: the system's
-  std::string user;  // "auto", "none" or the first of a range of user ids; resolved by the daemon
-  uint32_t uid_base = 0;  // 0: workers keep the daemon's user
+  Isolation isolation;
+  std::string calls;  // a file with system calls that the driver needs beyond ours; empty: none
+  // If set, system calls that are on no list are allowed and reported. Supervisor's thread.
+  std::function<void(const std::string& name)> learned;
   uint32_t warm_per_gpu = 1;
   uint32_t warm_total_max = 4;
   uint32_t warm_spare = 0;      // more per GPU, in memory that nobody was promised
@@ -43,6 +46,12 @@ struct WorkerOptions {
 
 // Arguments common to every mode of the worker executable.
 std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t slot);
+
+// A slot is one of the users. Below workers_max each is one lease's. Packed workers have one in
+// common, and processes that serve nobody (probe, monitor) another.
+inline uint32_t packed_slot(const WorkerOptions& options) { return options.workers_max; }
+inline uint32_t observer_slot(const WorkerOptions& options) { return options.workers_max + 1; }
+inline uint32_t user_count(const WorkerOptions& options) { return options.workers_max + 2; }
 
 class WorkerPool {
  public:
@@ -73,7 +82,7 @@ class WorkerPool {
 
   // Whether workers run as separate users, and which user a worker has. Equal numbers are equal
   // users.
-  bool separates_users() const { return options_.uid_base != 0; }
+  bool separates_users() const { return options_.isolation.kind == Isolation::Kind::kUsers; }
   uint32_t user_of(const WorkerProcess& worker) const;
   // Packed workers trust each other and are one user, because their server takes clients of only
   // one user. 0: the daemon's own.

@@ -99,6 +99,10 @@ void WorkerProcess::read_control() {
     if (events_.ready) events_.ready(this);
   } else if (request.kind == wire::WorkerRequestKind::kTransport) {
     if (events_.answered) events_.answered(this, answers, std::move(first));
+  } else if (request.kind == wire::WorkerRequestKind::kLearned) {
+    const char* name = reinterpret_cast<const char*>(request.record.content);
+    if (events_.learned)
+      events_.learned(std::string(name, strnlen(name, sizeof request.record.content)));
   } else if (events_.asked) {
     events_.asked(this, request, std::move(first));
   }

@@ -27,6 +27,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
     std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd)> asked;
     // Its answer to the client's offers of transports.
     std::function<void(WorkerProcess*, const wire::TransportAnswers&, base::Fd)> answered;
+    std::function<void(const std::string& name)> learned;  // a system call that is on no list
     std::function<void(WorkerProcess*, const std::string&)>
         gone;  // exited and collected; the text says how
   };

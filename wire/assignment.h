@@ -90,6 +90,10 @@ enum class WorkerRequestKind : uint32_t {
   kRelease = 6,  // a fetched thing is closed again
   // The answer to kAssign. Tail: TransportAnswers; descriptor [0] if the client needs one
   kTransport = 7,
+  kLearned = 8,  // `record.content` is the name of a system call that is on no list
+  // Images of device code. `record.content` begins with the hash, `record.bytes` is the length.
+  kFindImage = 9,   // answered with descriptor [0], or with kUnknown
+  kKeepImage = 10,  // descriptor [0]: sealed memory; answered
 };
 
 struct WorkerRequest {

@@ -123,9 +123,9 @@ def is_running(pid):
 
 class Server:
     """`tendril serve` with the software GPU on a free port. Use as a context manager. The log is
-    kept for assertions."""
+    kept for assertions. `become`: the user that serves, as subprocess takes it."""
 
-    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
+    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None, become=None):
         self.warm = warm * gpus
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
@@ -135,6 +135,10 @@ class Server:
             "TENDRIL_MODULE_STORE": "off",
             **(environment or {}),
         }
+        if become:
+            os.chown(self.folder, become["user"], become["group"])
+        elif os.geteuid() != 0:
+            more["TENDRIL_DUMPABLE"] = "1"  # these tests look into the server
         if memory:
             more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
         with open(self.log_path, "wb") as log:
@@ -155,6 +159,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 env=clean_environment(**more),
+                **(become or {}),
             )
         try:
             eventually(

@@ -238,7 +238,9 @@ class Workers(unittest.TestCase):
             )
         os.chmod(script.name, 0o755)
         try:
-            with Server("--worker", script.name, "--worker-user", "none") as server:
+            with Server(
+                "--worker", script.name, "--worker-user", "none", "--weak-isolation"
+            ) as server:
                 time.sleep(2)
                 failures = server.log().count("while starting")
                 self.assertGreater(failures, 0)

@@ -4,6 +4,8 @@
 // executor thread calls it. It waits for the answer, because tendrild answers at once.
 #pragma once
 
+#include <string>
+
 #include "base/fd.h"
 #include "wire/assignment.h"
 
@@ -22,6 +24,12 @@ class Exports {
   virtual void withdraw(const wire::ExportRecord& record, bool freed) = 0;
   // This worker has closed what it fetched.
   virtual void release(const wire::ExportRecord& record) = 0;
+
+  // Device code that tendrild keeps for the owner of this lease, by its content hash. Not valid:
+  // it has none. The reader must check the content.
+  virtual base::Fd find_image(const std::string& hash, uint64_t bytes) { return base::Fd(); }
+  // `memory` is sealed. False: tendrild does not keep it.
+  virtual bool keep_image(const std::string& hash, uint64_t bytes, int memory) { return false; }
 };
 
 }  // namespace tendril::worker

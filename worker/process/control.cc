@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -61,6 +62,13 @@ base::Result<Received> receive(int socket) {
   return received;
 }
 
+wire::ExportRecord record_of_image(const std::string& hash, uint64_t bytes) {
+  wire::ExportRecord record = {};
+  record.bytes = bytes;
+  memcpy(record.content, hash.data(), std::min(hash.size(), sizeof record.content));
+  return record;
+}
+
 }  // namespace
 
 Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd) {
@@ -71,6 +79,12 @@ Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& r
 }
 
 Status DaemonLink::say_ready() { return say(wire::WorkerRequestKind::kReady, {}, -1); }
+
+void DaemonLink::say_learned(const std::string& call) {
+  wire::ExportRecord record = {};
+  memcpy(record.content, call.data(), std::min(call.size(), sizeof record.content - 1));
+  (void)say(wire::WorkerRequestKind::kLearned, record, -1);
+}
 
 base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessage& message,
                                                         const std::vector<uint8_t>& tail) {
@@ -209,6 +223,15 @@ wire::ExportAnswer DaemonLink::fetch(wire::ExportRecord* record, base::Fd* fd) {
 void DaemonLink::withdraw(const wire::ExportRecord& record, bool freed) {
   const auto kind = freed ? wire::WorkerRequestKind::kFreed : wire::WorkerRequestKind::kWithdraw;
   (void)ask(kind, record, -1);  // a daemon that is gone ends the session anyway
+}
+
+base::Fd DaemonLink::find_image(const std::string& hash, uint64_t bytes) {
+  return ask(wire::WorkerRequestKind::kFindImage, record_of_image(hash, bytes), -1).fd;
+}
+
+bool DaemonLink::keep_image(const std::string& hash, uint64_t bytes, int memory) {
+  return ask(wire::WorkerRequestKind::kKeepImage, record_of_image(hash, bytes), memory).answer ==
+         wire::ExportAnswer::kDone;
 }
 
 void DaemonLink::release(const wire::ExportRecord& record) {

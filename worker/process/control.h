@@ -34,6 +34,8 @@ class DaemonLink final : public Exports {
   explicit DaemonLink(int socket) : socket_(socket) {}
 
   base::Status say_ready();
+  // A system call that is on no list; see filter.h. Any thread.
+  void say_learned(const std::string& call);
   // Blocks until the session is complete. kClosed: the daemon does not need this worker any more.
   base::Result<SessionParts> receive_session();
   // Starts the thread that listens. It ends `service` when the daemon says so or is gone. It also
@@ -44,6 +46,8 @@ class DaemonLink final : public Exports {
   wire::ExportAnswer fetch(wire::ExportRecord* record, base::Fd* fd) override;
   void withdraw(const wire::ExportRecord& record, bool freed) override;
   void release(const wire::ExportRecord& record) override;
+  base::Fd find_image(const std::string& hash, uint64_t bytes) override;
+  bool keep_image(const std::string& hash, uint64_t bytes, int memory) override;
 
  private:
   struct Answer {

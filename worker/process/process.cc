@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "gpu/inventory.h"
@@ -17,6 +18,7 @@
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
 #include "worker/process/control.h"
+#include "worker/process/filter.h"
 #include "worker/process/sandbox.h"
 
 namespace tendril::worker {
@@ -26,20 +28,28 @@ constexpr int kControlDescriptor = 3;
 constexpr unsigned kSampleSeconds = 2;
 
 struct Arguments {
-  bool probe = false, monitor = false;
+  bool probe = false, monitor = false, bare = false, own_namespace = false, learn = false;
+  std::string calls;
   std::string api = "cuda", driver, monitor_library;
   std::string packed_folder, packed_percent;
   pid_t parent = 0;
   uint32_t user = 0, gpu = 0;
 };
 
+bool* find_switch(const std::string& name, Arguments* out) {
+  if (name == "--probe") return &out->probe;
+  if (name == "--monitor") return &out->monitor;
+  if (name == "--bare") return &out->bare;
+  if (name == "--own-namespace") return &out->own_namespace;
+  if (name == "--learn") return &out->learn;
+  return nullptr;
+}
+
 bool parse(int argc, char** argv, Arguments* out) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--probe") {
-      out->probe = true;
-    } else if (name == "--monitor") {
-      out->monitor = true;
+    if (bool* const on = find_switch(name, out); on != nullptr) {
+      *on = true;
     } else if (i + 1 == argc) {
       return false;
     } else if (name == "--api") {
@@ -56,6 +66,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->packed_folder = argv[++i];
     } else if (name == "--packed-percent") {
       out->packed_percent = argv[++i];
+    } else if (name == "--calls") {
+      out->calls = argv[++i];
     } else if (name == "--gpu") {
       out->gpu = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
     } else {
@@ -108,6 +120,34 @@ Recording open_recordings() {
   return {open_recording(folder, ".calls"), open_recording(folder, ".frames")};
 }
 
+// A file of the software GPU that a variable names: its settings, or its board.
+std::string software_gpu_file(const char* variable) {
+  const char* name = getenv(variable);
+  if (name == nullptr || *name == 0) return "";
+  return strchr(name, '/') != nullptr ? name : std::string("/dev/shm/") + name;
+}
+
+Confinement confinement(const Arguments& arguments) {
+  Confinement wanted;
+  wanted.parent = arguments.parent;
+  wanted.user = arguments.user;
+  wanted.own_namespace = arguments.own_namespace;
+  // With a user of one lease, other tenants' files there are another's.
+  wanted.shares_files = arguments.user != 0 || !arguments.packed_folder.empty();
+  for (const std::string& library : {arguments.driver, arguments.monitor_library}) {
+    const size_t end = library.rfind('/');
+    if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));
+  }
+  wanted.readable.push_back(software_gpu_file("TENDRIL_SOFTGPU_FILE"));
+  wanted.writable.push_back(software_gpu_file("TENDRIL_SOFTGPU_BOARD"));
+  const char* recordings = getenv("TENDRIL_RECORD");
+  if (recordings != nullptr) wanted.writable.push_back(recordings);
+  wanted.writable.push_back(arguments.packed_folder);
+  for (auto* paths : {&wanted.readable, &wanted.writable})
+    paths->erase(std::remove(paths->begin(), paths->end(), ""), paths->end());
+  return wanted;
+}
+
 base::Result<const Api*> find_api(const std::vector<Api>& apis, const std::string& name) {
   std::string served;
   for (const Api& api : apis) {
@@ -119,7 +159,17 @@ base::Result<const Api*> find_api(const std::vector<Api>& apis, const std::strin
                           "); are tendrild and tendril-worker of one build?");
 }
 
-int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
+base::Status close_filter(const Arguments& arguments, std::vector<std::string> extra,
+                          DaemonLink* link) {
+  Calls calls;
+  calls.driver = arguments.driver;
+  calls.extra = std::move(extra);
+  if (arguments.learn) calls.learned = [link](const std::string& name) { link->say_learned(name); };
+  return lock_down(calls);
+}
+
+int run_worker(const Arguments& arguments, const std::vector<Api>& apis,
+               std::vector<std::string> calls) {
   auto api = find_api(apis, arguments.api);
   if (!api.ok()) return fail(api.status());
   if (!arguments.packed_folder.empty()) {  // the driver reads these variables when it starts
@@ -131,9 +181,9 @@ int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
   base::Status status = (*worker)->warm(arguments.gpu);
   if (!status.ok()) return fail(status);
   Recording recording = open_recordings();
-  status = lock_down();
+  static DaemonLink link(kControlDescriptor);  // threads use it until the process ends
+  status = close_filter(arguments, std::move(calls), &link);
   if (!status.ok()) return fail(status);
-  DaemonLink link(kControlDescriptor);
   status = link.say_ready();
   if (!status.ok()) return fail(status);
   auto parts = link.receive_session();
@@ -162,11 +212,18 @@ int run(int argc, char** argv, const std::vector<Api>& apis) {
     return 2;
   }
   signal(SIGPIPE, SIG_IGN);
-  const base::Status entered = enter_sandbox(arguments.parent, arguments.user);
+  std::vector<std::string> calls;
+  if (!arguments.calls.empty()) {
+    auto read = read_calls(arguments.calls);
+    if (!read.ok()) return fail(read.status());
+    calls = read.take();
+  }
+  const base::Status entered =
+      arguments.bare ? base::Status() : enter_sandbox(confinement(arguments));
   if (!entered.ok()) return fail(entered);
   if (arguments.probe) return run_probe(arguments, apis);
   if (arguments.monitor) return run_monitor(arguments);
-  return run_worker(arguments, apis);
+  return run_worker(arguments, apis, std::move(calls));
 }
 
 }  // namespace

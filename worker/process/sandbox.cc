@@ -3,53 +3,40 @@
 #include "worker/process/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
+#include <string>
+
+#include "base/fd.h"
+#include "base/landlock.h"
+#include "worker/process/filter.h"
 
 namespace tendril::worker {
 namespace {
 
 using base::Code;
+using base::FileUse;
+using base::Landlock;
 using base::Status;
 
-constexpr const char* kDenied[] = {
-    // Starting programs and processes. (Threads are made with clone, below.)
-    "execve", "execveat", "fork", "vfork",
-    // Other processes.
-    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd",
-    "pidfd_open", "pidfd_send_signal", "kcmp", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
-    // The file system's shape and doors around its permissions.
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig",
-    "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "mknod",
-    "mknodat", "quotactl", "acct", "swapon", "swapoff",
-    // The kernel and the machine.
-    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
-    "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
-    "iopl", "ioperm", "syslog", "vhangup", "bpf", "perf_event_open", "userfaultfd",
-    "lookup_dcookie", "io_uring_setup", "io_uring_enter", "io_uring_register", "fanotify_init",
-    // Keys, name spaces, users.
-    "add_key", "request_key", "keyctl", "unshare", "setns", "setuid", "setgid", "setreuid",
-    "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset",
-    "personality"};
-
-// Sockets of all other families are denied, because they reach beyond this machine. Local sockets
-// keep all functions, including listening: a driver's processes pass each other descriptors over
-// them, even after the session has begun.
-constexpr int kAllowedFamilies[] = {AF_UNIX, AF_NETLINK};
-constexpr int kFamiliesMax = 64;  // more than the kernel knows
+// Bounds of one process that no driver comes near. There is none of address space, because CUDA
+// reserves hundreds of gigabytes of it, and none of a file's length, because shared pages are files
+// as well.
+constexpr rlim_t kDescriptorsMax = 16'384;
+constexpr rlim_t kThreadsMax = 8'192;  // of all processes of the user
+// The kernel ends workers before the daemon when memory runs out.
+constexpr char kEndEarly[] = "500";
 
 Status failed(const char* doing, int error) {
   return base::errno_status(Code::kInternal, doing, error);
@@ -81,86 +68,116 @@ Status become(uint32_t user) {
   return Status();
 }
 
-class Filter {
- public:
-  Filter() : filter_(seccomp_init(SCMP_ACT_ALLOW)) {}
-  ~Filter() { seccomp_release(filter_); }
+bool write_text(const char* path, const std::string& text) {
+  const base::Fd file(open(path, O_WRONLY | O_CLOEXEC));
+  return file.valid() &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
 
-  int build() {
-    if (filter_ == nullptr) return ENOMEM;
-    int error = -seccomp_attr_set(filter_, SCMP_FLTATR_CTL_TSYNC, 1);
-    // Kernels before 5.16 turn speculative store bypass off in a process with a filter. That slows
-    // every call of the driver. It protects processes that interpret code for others, and this
-    // process interprets none. If the kernel does not know this attribute, nothing changes.
-    if (error == 0) seccomp_attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
-    for (const char* name : kDenied) {
-      if (error == 0) error = deny(name, EPERM);
-    }
-    for (int family = 0; family < kFamiliesMax && error == 0; ++family) {
-      const auto* end = std::end(kAllowedFamilies);
-      if (std::find(std::begin(kAllowedFamilies), end, family) == end)
-        error = deny_socket(SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
-    }
-    if (error == 0) error = deny_socket(SCMP_A0(SCMP_CMP_GE, kFamiliesMax));
-    const auto no_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
-    if (error == 0)
-      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, no_thread);
-    // Its flags lie in memory, where a filter cannot see them. The C library falls back to clone.
-    if (error == 0) error = deny("clone3", ENOSYS);
-    const auto other = SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid()));
-    if (error == 0)
-      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill), 1, other);
-    if (error == 0)
-      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(tgkill), 1, other);
-    const auto type_into_terminal = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI);
-    if (error == 0) {
-      error =
-          -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1, type_into_terminal);
-    }
-    return error;
-  }
-  // Also sets no_new_privs.
-  int load() { return -seccomp_load(filter_); }
+// Maps the user and group to themselves.
+Status enter_namespace() {
+  const std::string user = std::to_string(geteuid()), group = std::to_string(getegid());
+  if (unshare(CLONE_NEWUSER) != 0)
+    return failed("cannot make a user namespace (user.max_user_namespaces, or a security module)",
+                  errno);
+  if (!write_text("/proc/self/setgroups", "deny") ||
+      !write_text("/proc/self/uid_map", user + " " + user + " 1") ||
+      !write_text("/proc/self/gid_map", group + " " + group + " 1"))
+    return failed("cannot map this user into its namespace", errno);
+  return Status();
+}
 
- private:
-  int deny(const char* name, int answer) {
-    const int number = seccomp_syscall_resolve_name(name);
-    if (number == __NR_SCMP_ERROR) return 0;  // the library's tables do not have this call yet
-    const int error =
-        -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(static_cast<uint32_t>(answer)), number, 0);
-    return error == EDOM ? 0 : error;  // not a call of this architecture
-  }
-
-  int deny_socket(scmp_arg_cmp family) {
-    return -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, family);
-  }
-
-  scmp_filter_ctx filter_;
-};
-
-}  // namespace
-
-Status enter_sandbox(pid_t parent, uint32_t user) {
+void bound_resources() {
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  Status status = die_with(parent);
-  if (status.ok() && user != 0) status = become(user);
-  // A change from root to another user drops all capabilities. A worker that stays root must drop
-  // its own.
-  if (status.ok() && user == 0 && geteuid() == 0) status = drop_capabilities();
-  // A change of user clears the parent's death signal.
-  if (status.ok()) status = die_with(parent);
+  setrlimit(RLIMIT_MSGQUEUE, &none);
+  setrlimit(RLIMIT_RTPRIO, &none);
+  setrlimit(RLIMIT_NICE, &none);
+  for (const auto& [which, most] :
+       {std::pair(RLIMIT_NOFILE, kDescriptorsMax), std::pair(RLIMIT_NPROC, kThreadsMax)}) {
+    rlimit limit;
+    if (getrlimit(which, &limit) != 0) continue;
+    limit.rlim_cur = limit.rlim_max = limit.rlim_max < most ? limit.rlim_max : most;
+    setrlimit(which, &limit);
+  }
+}
+
+Status allow_matching(Landlock* rules, const char* pattern, FileUse use) {
+  glob_t found = {};
+  Status status;
+  if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc && status.ok(); ++i)
+      status = rules->allow(found.gl_pathv[i], use);
+  }
+  globfree(&found);
   return status;
 }
 
-Status lock_down() {
+std::vector<std::string> folders_of_libraries() {
+  std::vector<std::string> folders;
+  const char* path = getenv("LD_LIBRARY_PATH");
+  std::string folder;
+  for (const char letter : std::string(path != nullptr ? path : "") + ":") {
+    if (letter != ':') {
+      folder += letter;
+      continue;
+    }
+    if (folder.size() > 1 && folder[0] == '/') folders.push_back(folder);
+    folder.clear();
+  }
+  return folders;
+}
+
+// What drivers read and open: libraries, what the kernel tells of processes and devices, and the
+// GPUs themselves. Nothing of /etc but the loader's and the driver's, and nobody's home.
+Status leave_files(const Confinement& wanted) {
+  auto rules = Landlock::files();
+  if (!rules.ok()) {
+    const bool may_go_on = rules.status().code() == Code::kUnsupported && !wanted.own_namespace;
+    return may_go_on ? Status() : rules.status();
+  }
+  Status status;
+  const auto allow = [&](const std::string& path, FileUse use) {
+    if (status.ok()) status = rules->allow(path.c_str(), use);
+  };
+  for (const char* path :
+       {"/usr", "/lib", "/lib64", "/lib32", "/nix/store", "/run/opengl-driver", "/proc", "/sys",
+        "/etc/ld.so.cache", "/etc/nvidia", "/etc/localtime", "/dev/urandom", "/dev/random"})
+    allow(path, FileUse::kRead);
+  for (const std::string& path : folders_of_libraries()) allow(path, FileUse::kRead);
+  for (const std::string& path : wanted.readable) allow(path, FileUse::kRead);
+  for (const char* path : {"/dev/null", "/dev/zero"}) allow(path, FileUse::kDevice);
+  if (status.ok()) status = allow_matching(&*rules, "/dev/nvidia*", FileUse::kDevice);
+  for (const std::string& path : wanted.writable) allow(path, FileUse::kManage);
+  if (wanted.shares_files) allow("/dev/shm", FileUse::kManage);
+  if (status.ok()) status = rules->restrict_thread();
+  return status;
+}
+
+}  // namespace
+
+Status enter_sandbox(const Confinement& wanted) {
+  write_text("/proc/self/oom_score_adj", kEndEarly);
+  bound_resources();
+  Status status = die_with(wanted.parent);
+  if (status.ok() && wanted.user != 0) status = become(wanted.user);
+  if (status.ok() && wanted.own_namespace) status = enter_namespace();
+  // A worker that keeps its user may have some, and has all of them in its namespace.
+  if (status.ok()) status = drop_capabilities();
+  // A change of user clears the parent's death signal.
+  if (status.ok()) status = die_with(wanted.parent);
+  if (status.ok()) status = leave_files(wanted);
+  if (status.ok() && prctl(PR_SET_DUMPABLE, 0) != 0)
+    status = failed("cannot keep other processes from looking into this one", errno);
+  return status;
+}
+
+Status lock_down(const Calls& calls) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return failed("cannot give up new privileges", errno);
-  Filter filter;
-  int error = filter.build();
-  if (error == 0) error = filter.load();
-  if (error != 0) return failed("cannot install the filter of system calls", error);
-  return Status();
+  std::vector<std::string> names = allowed_calls(calls.driver);
+  names.insert(names.end(), calls.extra.begin(), calls.extra.end());
+  return install_filter(names, calls.learned);
 }
 
 }  // namespace tendril::worker

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker process gives up before it serves a stranger: core files, its user, its
-// capabilities, new privileges, and system calls that no GPU driver needs. It also dies with its
+// What a worker process gives up before it serves a stranger: its user or its place among the
+// daemon's user's processes, capabilities, files, new privileges, core files, being looked into,
+// most resources without end, and system calls that no GPU driver needs. It also dies with its
 // parent. worker/process/process.cc calls each function once, on the main thread: `enter_sandbox`
 // before any driver is loaded, `lock_down` when the driver's threads and contexts exist.
 #pragma once
@@ -8,18 +9,36 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 
 namespace tendril::worker {
 
-// `parent`: the daemon. Fails if it has died already. `user` 0: keep the user, but drop the
-// capabilities.
-base::Status enter_sandbox(pid_t parent, uint32_t user);
+struct Confinement {
+  pid_t parent = 0;  // the daemon
+  // The user to become. 0: keep the user, but drop the capabilities.
+  uint32_t user = 0;
+  // Keep the user, in a user namespace of its own. Then processes outside cannot be traced, though
+  // they have the same user. Needs Landlock, because files do not know the difference.
+  bool own_namespace = false;
+  // What the driver needs of the machine's files beyond what every driver needs.
+  std::vector<std::string> readable, writable;
+  bool shares_files = false;  // the driver's processes meet in /dev/shm
+};
 
-// Denies system calls with EPERM: those that start programs, look into or signal other processes,
-// mount, load modules, open network connections or change the machine. It is a deny list because
-// drivers need many calls, and other ones with each release. Applies to every thread.
-base::Status lock_down();
+// Fails if the parent has died already. Where the kernel has no Landlock, a worker that becomes
+// another user goes on without: it has that user's access to files.
+base::Status enter_sandbox(const Confinement& wanted);
+
+struct Calls {
+  std::string driver;              // decides which of the lists in allowed/ holds
+  std::vector<std::string> extra;  // from an administrator's list
+  std::function<void(const std::string& name)> learned;  // see filter.h
+};
+// Denies system calls. Applies to every thread.
+base::Status lock_down(const Calls& calls);
 
 }  // namespace tendril::worker

@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// See module_store.h. A file is named by its hash.
+// See module_store.h.
 #include "worker/cuda/code/module_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include <cstring>
 #include <new>
 
 #include "base/content_hash.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/fd.h"
+#include "base/kept_files.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-std::string name_of(const std::string& hash) { return base::hex(hash.data(), hash.size()); }
-
-uint64_t limit(uint64_t bytes_max) {
-  return bytes_max != 0 ? bytes_max
-                        : uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
+// Whole in memory that nobody changes any more.
+base::Fd sealed_memory(const ImageBytes& image) {
+  base::Fd file(memfd_create("tendril-image", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const uint8_t* data = image.data.get();
+  for (uint64_t left = image.bytes; file.valid() && left != 0;) {
+    const ssize_t done = write(file.get(), data, left);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return base::Fd();
+    data += done;
+    left -= static_cast<uint64_t>(done);
+  }
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+  if (file.valid() && fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return base::Fd();
+  return file;
 }
 
 }  // namespace
@@ -33,14 +44,8 @@ ImageBytes make_image(uint64_t bytes) {
   return image;
 }
 
-ModuleStore::ModuleStore(const std::string& directory, uint64_t bytes_max)
-    : files_(directory, ".image", limit(bytes_max), 0644),  // workers may be different users
-      bytes_max_(limit(bytes_max)) {
-  if (directory.empty() || files_.make()) return;
-  base::log(base::LogLevel::kWarning,
-            "module store %s cannot be made (%s): device code is kept in memory only",
-            directory.c_str(), strerror(errno));
-}
+ModuleStore::ModuleStore(Exports* keeper, uint64_t bytes_max)
+    : keeper_(keeper), bytes_max_(bytes_max) {}
 
 ModuleStore::Image ModuleStore::find(const std::string& hash, uint64_t bytes) {
   if (hash.size() != base::kContentHashBytes || bytes > kImageBytesMax) return nullptr;
@@ -64,7 +69,7 @@ ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
   held.used = ++clock_;
   held.kept = nullptr;
   latest_ = image;
-  if (!write(hash, *image)) {
+  if (!keep(hash, *image)) {
     held.kept = image;
     trim_memory();
   }
@@ -72,28 +77,19 @@ ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
 }
 
 ModuleStore::Image ModuleStore::read(const std::string& hash, uint64_t bytes) {
-  uint64_t there = 0;
-  const base::Fd fd = files_.open(name_of(hash), &there);
+  if (keeper_ == nullptr) return nullptr;
+  const base::Fd fd = keeper_->find_image(hash, bytes);
   if (!fd.valid()) return nullptr;
-  ImageBytes image;
-  if (there == bytes) image = make_image(bytes);
+  ImageBytes image = make_image(bytes);
   const bool good = image.data != nullptr && base::read_all(fd.get(), image.data.get(), bytes) &&
                     base::content_hash(image.data.get(), bytes) == hash;
-  if (!good) {
-    base::log(base::LogLevel::kWarning, "module store: %s is not what its name says; removed",
-              files_.path_of(name_of(hash)).c_str());
-    files_.remove(name_of(hash));
-    return nullptr;
-  }
-  return std::make_shared<const ImageBytes>(std::move(image));
+  return good ? std::make_shared<const ImageBytes>(std::move(image)) : nullptr;
 }
 
-bool ModuleStore::write(const std::string& hash, const ImageBytes& bytes) {
-  if (!files_.exists() || bytes.bytes > bytes_max_) return false;
-  if (files_.write(name_of(hash), {{bytes.data.get(), bytes.bytes}})) return true;
-  base::log(base::LogLevel::kWarning, "module store: cannot write %s (%s): kept in memory",
-            files_.path_of(name_of(hash)).c_str(), strerror(errno));
-  return false;
+bool ModuleStore::keep(const std::string& hash, const ImageBytes& bytes) {
+  if (keeper_ == nullptr) return false;
+  const base::Fd memory = sealed_memory(bytes);
+  return memory.valid() && keeper_->keep_image(hash, bytes.bytes, memory.get());
 }
 
 void ModuleStore::trim_memory() {

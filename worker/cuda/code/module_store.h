@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores images of device code by content. After one client has uploaded an image, no other client
-// of this server uploads it again. The server's workers share a directory (TENDRIL_MODULE_STORE,
-// which tendrild sets). Reading an image checks its hash, so a bad file is only a miss. If there is
-// no directory, or the disk is full, images live in this worker's memory. Executor thread only.
+// Stores images of device code by content. After one client of an owner has uploaded an image, no
+// other client of that owner uploads it to this server again. tendrild keeps them (Exports:
+// find_image, keep_image). Reading an image checks its hash, so a bad one is only a miss. What
+// tendrild does not keep lives in this worker's memory. Executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/kept_files.h"
+#include "worker/core/exports.h"
 #include "worker/cuda/code/loaded_code.h"
 
 namespace tendril::worker::cuda {
 
 inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;
+inline constexpr uint64_t kHeldBytesMax = uint64_t{4} << 30;
 
 // Not zeroed. So pages are used only as the bytes arrive.
 struct ImageBytes {
@@ -28,9 +29,8 @@ ImageBytes make_image(uint64_t bytes);
 
 class ModuleStore {
  public:
-  // `bytes_max`: limits the directory; without a directory, the images in memory. 0:
-  // TENDRIL_MODULE_STORE_MB decides (default 4096).
-  explicit ModuleStore(const std::string& directory, uint64_t bytes_max = 0);
+  // `keeper`: null if there is none. `bytes_max` limits the images that it does not keep.
+  explicit ModuleStore(Exports* keeper, uint64_t bytes_max = kHeldBytesMax);
   using Image = std::shared_ptr<const ImageBytes>;
   // Null: not here. `hash` is base::content_hash of the bytes.
   Image find(const std::string& hash, uint64_t bytes);
@@ -42,15 +42,15 @@ class ModuleStore {
  private:
   struct Held {
     std::weak_ptr<const ImageBytes> image;
-    Image kept;  // if the directory does not have it
+    Image kept;  // if the keeper does not have it
     uint64_t used = 0;
   };
   Image read(const std::string& hash, uint64_t bytes);
-  bool write(const std::string& hash, const ImageBytes& bytes);
+  bool keep(const std::string& hash, const ImageBytes& bytes);
   void trim_memory();
 
-  base::KeptFiles files_;
-  uint64_t bytes_max_;
+  Exports* const keeper_;
+  const uint64_t bytes_max_;
   std::unordered_map<std::string, Held> images_;
   Image latest_;  // keeps an image from its upload to its load
   uint64_t clock_ = 0;

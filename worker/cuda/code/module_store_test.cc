@@ -1,33 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of device code: across processes, with poisoned files, over its limit, and on a disk
-// that takes nothing more.
+// The store of device code: across processes, with poisoned content, over its limit, and with a
+// keeper that takes nothing more.
 #include "worker/cuda/code/module_store.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
+#include <map>
 
 #include "base/content_hash.h"
-#include "base/text.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
+// tendrild's end: keeps what it is given, unless it is full.
+class Keeper : public Exports {
+ public:
+  wire::ExportAnswer publish(wire::ExportRecord*, int) override { return {}; }
+  wire::ExportAnswer fetch(wire::ExportRecord*, base::Fd*) override { return {}; }
+  void withdraw(const wire::ExportRecord&, bool) override {}
+  void release(const wire::ExportRecord&) override {}
+
+  base::Fd find_image(const std::string& hash, uint64_t bytes) override {
+    const auto found = files.find(hash);
+    if (found == files.end() || found->second.size() != bytes) return base::Fd();
+    base::Fd file(memfd_create("image", MFD_CLOEXEC));
+    EXPECT_EQ(write(file.get(), found->second.data(), bytes), static_cast<ssize_t>(bytes));
+    lseek(file.get(), 0, SEEK_SET);
+    return file;
+  }
+  bool keep_image(const std::string& hash, uint64_t bytes, int memory) override {
+    EXPECT_NE(fcntl(memory, F_GET_SEALS) & F_SEAL_WRITE, 0);
+    if (full) return false;
+    std::string& content = files[hash];
+    content.resize(bytes);
+    return pread(memory, content.data(), bytes, 0) == static_cast<ssize_t>(bytes);
+  }
+
+  bool full = false;
+  std::map<std::string, std::string> files;
+};
+
 class ModuleStoreTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char path[] = "/tmp/tendril-store-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   static std::string text(char fill, size_t bytes = 1000) { return std::string(bytes, fill); }
   static std::string hash(const std::string& data) {
     return base::content_hash(data.data(), data.size());
@@ -45,95 +63,49 @@ class ModuleStoreTest : public ::testing::Test {
     return found != nullptr && found->bytes == data.size() &&
            std::memcmp(found->data.get(), data.data(), data.size()) == 0;
   }
-  std::string path(const std::string& data) const {
-    const std::string h = hash(data);
-    return directory_ + "/" + base::hex(h.data(), h.size()) + ".image";
-  }
-  size_t files() const {
-    size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_))
-      count += entry.is_regular_file();
-    return count;
-  }
-
-  std::string directory_;
+  Keeper keeper_;
 };
 
 TEST_F(ModuleStoreTest, OtherWorkersFindIt) {
-  ModuleStore first(directory_), second(directory_);
+  ModuleStore first(&keeper_), second(&keeper_);
   EXPECT_FALSE(has(second, text('a')));
   ASSERT_TRUE(add(first, text('a')));
   EXPECT_TRUE(has(first, text('a')));
   EXPECT_TRUE(has(second, text('a')));
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(keeper_.files.size(), 1u);
 }
 
 TEST_F(ModuleStoreTest, RefusesWhatTheHashDoesNotName) {
-  ModuleStore store(directory_);
+  ModuleStore store(&keeper_);
   EXPECT_EQ(store.add(hash(text('a')), image(text('b'))), nullptr);
   EXPECT_EQ(store.add("short", image(text('b'))), nullptr);
   EXPECT_EQ(store.add(hash(text('a')), ImageBytes{}), nullptr);
-  EXPECT_EQ(files(), 0u);
+  EXPECT_TRUE(keeper_.files.empty());
 }
 
-TEST_F(ModuleStoreTest, PoisonedFileIsAMissAndGoes) {
-  ModuleStore writer(directory_);
+TEST_F(ModuleStoreTest, WhatIsNotWhatItsNameSaysIsAMiss) {
+  ModuleStore writer(&keeper_);
   ASSERT_TRUE(add(writer, text('a')));
-  const int fd = open(path(text('a')).c_str(), O_WRONLY);
-  ASSERT_EQ(pwrite(fd, "x", 1, 500), 1);
-  close(fd);
-  ModuleStore reader(directory_);
+  keeper_.files[hash(text('a'))][500] = 'x';
+  ModuleStore reader(&keeper_);
   EXPECT_FALSE(has(reader, text('a')));
-  EXPECT_EQ(files(), 0u);
   ASSERT_TRUE(add(reader, text('a')));
   EXPECT_TRUE(has(reader, text('a')));
 }
 
-TEST_F(ModuleStoreTest, TruncatedFileAndLinkAreMisses) {
-  ModuleStore writer(directory_);
-  ASSERT_TRUE(add(writer, text('a')));
-  ASSERT_EQ(truncate(path(text('a')).c_str(), 10), 0);
-  ASSERT_EQ(symlink("/dev/zero", path(text('b')).c_str()), 0);
-  ASSERT_EQ(mkfifo(path(text('c')).c_str(), 0600), 0);
-  ModuleStore reader(directory_);
-  EXPECT_FALSE(has(reader, text('a')));
-  EXPECT_FALSE(has(reader, text('b')));
-  EXPECT_FALSE(has(reader, text('c')));
-}
-
-TEST_F(ModuleStoreTest, LeastRecentlyUsedGoes) {
-  ModuleStore store(directory_, 2500);
-  ASSERT_TRUE(add(store, text('a')));
-  ASSERT_TRUE(add(store, text('b')));
-  // 'a' was used later than 'b', whatever the clock's step.
-  const struct timespec old[2] = {{1000, 0}, {1000, 0}}, newer[2] = {{2000, 0}, {2000, 0}};
-  utimensat(AT_FDCWD, path(text('b')).c_str(), old, 0);
-  utimensat(AT_FDCWD, path(text('a')).c_str(), newer, 0);
-  ASSERT_TRUE(add(store, text('c')));
-  ModuleStore other(directory_);
-  EXPECT_TRUE(has(other, text('a')));
-  EXPECT_FALSE(has(other, text('b')));
-  EXPECT_TRUE(has(other, text('c')));
-}
-
 TEST_F(ModuleStoreTest, FullDiskMeansMemory) {
-  signal(SIGXFSZ, SIG_IGN);
-  struct rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  struct rlimit full = before;
-  full.rlim_cur = 100;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
-  ModuleStore store(directory_);
+  keeper_.full = true;
+  ModuleStore store(&keeper_);
   EXPECT_TRUE(add(store, text('a')));
   EXPECT_TRUE(add(store, text('b')));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  keeper_.full = false;
   EXPECT_TRUE(has(store, text('a')));
   EXPECT_TRUE(has(store, text('b')));
-  EXPECT_EQ(files(), 0u);
+  EXPECT_TRUE(keeper_.files.empty());
 }
 
 TEST_F(ModuleStoreTest, MemoryHasALimitToo) {
-  ModuleStore store("", 2500);
+  ModuleStore store(nullptr, 2500);
   ASSERT_TRUE(add(store, text('a')));
   ASSERT_TRUE(add(store, text('b')));
   ASSERT_TRUE(add(store, text('c')));
@@ -142,12 +114,6 @@ TEST_F(ModuleStoreTest, MemoryHasALimitToo) {
   const std::string large = text('d', 5000);
   ASSERT_TRUE(add(store, large));
   EXPECT_TRUE(has(store, large));  // until the next one comes
-}
-
-TEST_F(ModuleStoreTest, UnusableDirectoryMeansMemory) {
-  ModuleStore store("/proc/nowhere/store");
-  ASSERT_TRUE(add(store, text('a')));
-  EXPECT_TRUE(has(store, text('a')));
 }
 
 TEST(LoadedCode, MembersGoWithTheirOwnerAndTheirContext) {

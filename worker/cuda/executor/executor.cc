@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/text.h"
@@ -56,11 +55,6 @@ bool may_come_before_synchronising(uint16_t opcode) {
          op == Op::stream_synchronize || op == Op::event_synchronize;
 }
 
-std::string store_directory() {
-  const char* directory = std::getenv("TENDRIL_MODULE_STORE");
-  return directory != nullptr ? directory : "";
-}
-
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service,
@@ -82,7 +76,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
                                              })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()),
-      store_(std::make_unique<ModuleStore>(store_directory())),
+      store_(std::make_unique<ModuleStore>(exports)),
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>(std::move(window))),
       virtual_memory_(std::make_unique<VirtualMemory>()),
