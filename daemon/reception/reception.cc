@@ -133,8 +133,9 @@ void Reception::run(int stop_fd) {
 
 bool Reception::stop(int timeout_ms) {
   bool ended = true;
+  const base::Deadline deadline(timeout_ms);
   for (RequestPool* pool : {&attaches_, &leases_, &lists_, &quick_})
-    ended = pool->stop(timeout_ms) && ended;
+    ended = pool->stop(deadline.left_ms()) && ended;
   if (!ended) return false;
   busy_.clear();
   entries_.clear();
@@ -223,13 +224,13 @@ void Reception::handle(uint64_t number, uint32_t events) {
   const auto found = entries_.find(number);
   if (found == entries_.end()) return;
   Entry* const entry = found->second.get();
-  if ((events & (EPOLLERR | EPOLLHUP)) != 0 ||
-      ((events & EPOLLRDHUP) != 0 && entry->conversation->is_busy())) {
-    drop(entry);
-    return;
-  }
+  // A last request may have come with the end: of a client that does not wait for its answer.
+  const bool was_busy = entry->conversation->is_busy();
   if ((events & EPOLLIN) != 0 && !read_from(entry)) return;
   advance(entry);
+  const bool gone =
+      (events & (EPOLLERR | EPOLLHUP)) != 0 || ((events & EPOLLRDHUP) != 0 && was_busy);
+  if (gone && entries_.count(number) != 0) drop(entry);
 }
 
 // False: the entry is gone.
