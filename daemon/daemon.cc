@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/fd.h"
 #include "config/credentials.h"
@@ -95,6 +96,7 @@ class DaemonImpl : public Daemon {
   Status open_workers();
   lease::LeaseBook make_book() const;
   wire::ListReply list(const wire::ListRequest& request);
+  wire::ListReply whole_list();
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
   Status open_reception();
@@ -294,7 +296,7 @@ http::Router DaemonImpl::pages() {
   http::Router router;
   router.add("GET", "/metrics", [this](const http::Request&) {
     return http::Response{200, "text/plain; version=0.0.4",
-                          view::metrics_text(list(wire::ListRequest()), sessions_->counters())};
+                          view::metrics_text(whole_list(), sessions_->counters())};
   });
   return router;
 }
@@ -303,6 +305,26 @@ std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {
   std::vector<wire::ApiRecord> apis;
   for (const gpu::ApiRecord& api : inventory_.apis) apis.push_back({api.name, api.digest});
   return apis;
+}
+
+// In parts, so that others get at the sessions in between.
+wire::ListReply DaemonImpl::whole_list() {
+  wire::ListRequest request;
+  request.limit = wire::kListPageMax;
+  wire::ListReply whole = list(request);
+  bool more_leases = whole.more_leases, more_sessions = whole.more_sessions;
+  while (more_leases || more_sessions) {
+    request.parts =
+        (more_leases ? wire::kListLeases : 0u) | (more_sessions ? wire::kListSessions : 0u);
+    if (!whole.leases.empty()) request.leases_after = whole.leases.back().lease_id;
+    if (!whole.sessions.empty()) request.sessions_after = whole.sessions.back().session_id;
+    wire::ListReply part = list(request);
+    more_leases = part.more_leases && !part.leases.empty();
+    more_sessions = part.more_sessions && !part.sessions.empty();
+    std::move(part.leases.begin(), part.leases.end(), std::back_inserter(whole.leases));
+    std::move(part.sessions.begin(), part.sessions.end(), std::back_inserter(whole.sessions));
+  }
+  return whole;
 }
 
 wire::ListReply DaemonImpl::list(const wire::ListRequest& request) {
