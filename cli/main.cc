@@ -197,6 +197,9 @@ void CommandLine::add_serve_isolation(CLI::App* sub) {
   ServeOptions& o = serve_options_;
   sub->add_flag("--weak-isolation", o.weak_isolation,
                 "Serve even if workers cannot be kept from each other and from this user's files");
+  sub->add_option("--cgroup", o.cgroup,
+                  "Bound what leases take of this machine: auto, off, or a cgroup's folder")
+      ->capture_default_str();
   sub->add_option("--filter", o.filter,
                   "File with system calls that the driver needs beyond those on Tendril's lists")
       ->type_name("FILE");

@@ -64,6 +64,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.images.folder = options.images;
   out.images.known = options.known_images;
   out.learn_filter = options.learn_filter;
+  out.cgroup = options.cgroup;
   out.worker.calls = options.filter.empty() ? "" : library_path(options.filter);
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;

@@ -94,6 +94,7 @@ class DaemonImpl : public Daemon {
   Status open_listeners();
   Status open_gpus();
   Status open_workers();
+  void bound_leases();
   lease::LeaseBook make_book() const;
   wire::ListReply list(const wire::ListRequest& request);
   wire::ListReply whole_list();
@@ -108,6 +109,7 @@ class DaemonImpl : public Daemon {
   std::string host_;
   gpu::Inventory inventory_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Cgroups> groups_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Arbiter> arbiter_;
@@ -204,6 +206,15 @@ lease::LeaseBook DaemonImpl::make_book() const {
   return lease::LeaseBook(host_, std::move(capacities));
 }
 
+void DaemonImpl::bound_leases() {
+  uint64_t gpu_memory_bytes = 0;
+  for (const gpu::DeviceFacts& device : inventory_.devices)
+    gpu_memory_bytes += device.memory_total_bytes;
+  const auto pages = static_cast<uint64_t>(std::max(0l, sysconf(_SC_PHYS_PAGES)));
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
+}
+
 // The supervisor's thread, and what it needs to start workers.
 Status DaemonImpl::open_workers() {
   auto loop = EventLoop::create();
@@ -226,6 +237,14 @@ Status DaemonImpl::open_workers() {
   for (const gpu::ApiRecord& api : inventory_.apis) options_.worker.apis.push_back(api.name);
   pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
                                        static_cast<uint32_t>(inventory_.devices.size()));
+  auto groups = Cgroups::open(options_.cgroup);
+  if (!groups.ok()) return groups.status();
+  groups_ = groups.take();
+  if (groups_ != nullptr) {
+    const std::string& bounds = groups_->controllers();
+    log(Level::kInfo, "each lease has a cgroup, which bounds: %s",
+        bounds.empty() ? "nothing, because no controller is available" : bounds.c_str());
+  }
   auto images = ImageStore::open(options_.images);
   if (!images.ok()) return images.status();
   images_ = images.take();
@@ -262,6 +281,7 @@ Status DaemonImpl::prepare() {
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
                                          make_book(), exported_descriptors_max(), server_id);
   sessions_->keep_images_in(images_.get());
+  bound_leases();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.apis = served_apis();

@@ -29,6 +29,7 @@ struct DaemonOptions {
   lease::SharingOptions sharing;
   std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none
   IsolationWish isolation;
+  std::string cgroup = "auto";  // "auto", "off", or the folder of a group (cgroups.h)
   WorkerOptions worker;
   // where the names of system calls go that workers make and that are on no list; empty: nothing
   // is learned, and such calls are denied

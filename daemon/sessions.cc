@@ -259,6 +259,8 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   arbiter_->close(lease_id);
   book_.release(lease_id);
   leases_.erase(found);
+  // Without this lock: the kernel may take a while.
+  if (groups_ != nullptr) loop_->post([groups = groups_, lease_id] { groups->remove(lease_id); });
   tell_room();
   freed_.notify_all();
 }

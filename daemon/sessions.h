@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "daemon/arbiter.h"
+#include "daemon/containment/cgroups.h"
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
 #include "daemon/image_store.h"
@@ -81,6 +82,8 @@ class Sessions {
 
   // Where workers' images of device code go; null: nowhere. Before the first session.
   void keep_images_in(ImageStore* images) { images_ = images; }
+  // What bounds a lease's part of the machine; null: nothing does. Before the first session.
+  void bound_by(Cgroups* groups, uint64_t gpu_memory_bytes, uint64_t host_memory_bytes);
 
   // Fills in shares and memory used per GPU, and the leases with what they use: those that
   // `request` asks for.
@@ -154,6 +157,8 @@ class Sessions {
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);
   base::Result<std::shared_ptr<WorkerProcess>> take_worker(const std::shared_ptr<Session>& session);
+  // Puts the worker into its lease's group.
+  void bound(uint64_t lease_id, WorkerProcess* worker);
   // Gives the session to its worker, with the client's offers.
   base::Status assign(const Session& session, const wire::TransportOffers& offers,
                       const wire::ConnectionRecord& connection);
@@ -177,6 +182,8 @@ class Sessions {
   WorkerPool* const pool_;
   PackedServers* const packed_;
   ImageStore* images_ = nullptr;
+  Cgroups* groups_ = nullptr;
+  uint64_t gpu_memory_bytes_ = 0, host_memory_bytes_ = 0;  // of this machine
   Arbiter* const arbiter_;
   std::mutex mutex_;
   // slices or workers' memory became free, or a worker's user was chosen

@@ -67,6 +67,30 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
 // The driver shares memory only between processes of one user. A program's processes share one
 // lease. So the lease's first worker decides which user they all run as. The others wait until it
 // has started.
+void Sessions::bound_by(Cgroups* groups, uint64_t gpu_memory_bytes, uint64_t host_memory_bytes) {
+  groups_ = groups;
+  gpu_memory_bytes_ = std::max<uint64_t>(gpu_memory_bytes, 1);
+  host_memory_bytes_ = host_memory_bytes;
+}
+
+void Sessions::bound(uint64_t lease_id, WorkerProcess* worker) {
+  if (groups_ == nullptr) return;
+  double part = 0;
+  {
+    const Hold hold(mutex_);
+    const auto lease = leases_.find(lease_id);
+    if (lease == leases_.end()) return;
+    for (const wire::SliceGrant& slice : lease->second->slices)
+      part += static_cast<double>(slice.memory_bytes) / static_cast<double>(gpu_memory_bytes_);
+  }
+  const lease::HostShare share =
+      lease::host_share(static_cast<uint64_t>(part * 1'000'000), host_memory_bytes_, kDaemonTally);
+  worker->visit([&](pid_t process) {
+    const Status entered = groups_->enter(lease_id, share, process);
+    if (!entered.ok()) log(Level::kWarning, "lease %lu: %s", lease_id, entered.message().c_str());
+  });
+}
+
 base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     const std::shared_ptr<Session>& session) {
   const uint64_t id = session->id, lease_id = session->lease_id;
@@ -115,6 +139,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     wish.packed_percent = packed_part;
   }
   auto worker = pool_->take(wish, std::move(uses), kWorkerWaitMs);
+  if (worker.ok()) bound(lease_id, worker->get());
   Hold hold(mutex_);
   if (worker.ok()) session->worker = *worker;
   const auto lease = leases_.find(lease_id);

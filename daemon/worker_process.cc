@@ -185,6 +185,11 @@ void WorkerProcess::answer(const wire::WorkerMessage& message, int fd) {
     kill_child(child_);
 }
 
+void WorkerProcess::visit(const std::function<void(pid_t)>& call) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (child_.pidfd.valid()) call(child_.pid);
+}
+
 void WorkerProcess::kill() {
   std::lock_guard<std::mutex> hold(mutex_);
   kill_child(child_);

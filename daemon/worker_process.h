@@ -51,6 +51,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   // daemon must not wait for a worker.
   void answer(const wire::WorkerMessage& message, int fd);
   void kill();
+  // Calls with the process' number if it has not been collected, so nobody else has that number.
+  void visit(const std::function<void(pid_t)>& call);
 
   pid_t pid() const { return pid_; }
   const Post& post() const { return post_; }
