@@ -3,6 +3,7 @@
 #include "access/guard.h"
 
 #include "access/policy_file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "config/credentials.h"
 
@@ -102,6 +103,13 @@ Decision Guard::record(const Principal& who, const std::string& what, const std:
   entry.decision = decision;
   entry.details = details;
   const bool written = audit_.write(entry);
+  std::string trouble;
+  if (!written && audit_.take_trouble(&trouble)) {
+    base::log(base::LogLevel::kWarning, "cannot write the audit log '%s': %s; %s",
+              audit_.path().c_str(), trouble.c_str(),
+              settings()->policy.audit_required ? "actions are refused until it can be written"
+                                                : "entries are lost until it can be written");
+  }
   if (written || !decision.allowed || !settings()->policy.audit_required) return decision;
   return {false, "audit",
           "this server must write every action to its audit log and cannot do so now; tell its "

@@ -97,6 +97,7 @@ class CommandLine {
 
   void add_serve();
   void add_serve_isolation(CLI::App* sub);
+  void add_serve_access(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
   void add_run();
   void add_env();
@@ -190,6 +191,7 @@ void CommandLine::add_serve() {
                   "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");
   add_serve_isolation(sub);
+  add_serve_access(sub);
   add_serve_switches(sub);
 }
 
@@ -212,6 +214,24 @@ void CommandLine::add_serve_isolation(CLI::App* sub) {
   sub->add_option("--learn-filter", o.learn_filter,
                   "Deny workers no system call; write those that are on no list to this file")
       ->type_name("FILE");
+}
+
+void CommandLine::add_serve_access(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_option("--policy", o.policy,
+                  "Who may do what: limits, users of this host, sealing (docs/access.md); read "
+                  "again on SIGHUP")
+      ->type_name("FILE");
+  sub->add_option("--audit-log", o.audit_log,
+                  "Append who did what to this file; auto: tendril/audit.log below /var/log or the "
+                  "user's state, if the server has a token or a CA; off")
+      ->type_name("FILE")
+      ->capture_default_str();
+  sub->add_option("--sockets", o.sockets,
+                  "Folder of the unix sockets for administrators and users of this host; auto: "
+                  "below /run/tendril or XDG_RUNTIME_DIR; off")
+      ->type_name("FOLDER")
+      ->capture_default_str();
 }
 
 void CommandLine::add_serve_switches(CLI::App* sub) {

@@ -3,11 +3,16 @@
 // SIGTERM.
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -54,6 +59,9 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.unix_paths = options.unix_paths;
   out.token_file = options.token_file;
   out.isolation = {options.worker_user, options.weak_isolation};
+  out.policy_file = options.policy;
+  out.audit_file = options.audit_log;
+  out.sockets = options.sockets;
   out.worker.executable = options.worker;
   out.worker.driver = library_path(options.driver);
   out.worker.monitor = library_path(options.monitor);
@@ -81,6 +89,18 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   return out;
 }
 
+// Until `over` is readable.
+void reload_on(int reload, int over, daemon::Daemon* daemon) {
+  pollfd waits[] = {{reload, POLLIN, 0}, {over, POLLIN, 0}};
+  while (poll(waits, 2, -1) >= 0 || errno == EINTR) {
+    if (waits[1].revents != 0) return;
+    signalfd_siginfo signal;
+    if (waits[0].revents == 0 || read(reload, &signal, sizeof signal) != sizeof signal) continue;
+    const base::Status ignored = daemon->reload();  // it has written the reason to the log
+    (void)ignored;
+  }
+}
+
 }  // namespace
 
 int serve(const ServeOptions& options) {
@@ -88,9 +108,14 @@ int serve(const ServeOptions& options) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
+  sigset_t reloads;
+  sigemptyset(&reloads);
+  sigaddset(&reloads, SIGHUP);
   // Blocked before the first thread starts, so that every thread inherits it.
   sigprocmask(SIG_BLOCK, &ends, nullptr);
+  sigprocmask(SIG_BLOCK, &reloads, nullptr);
   const base::Fd stop(signalfd(-1, &ends, SFD_CLOEXEC));
+  const base::Fd reload(signalfd(-1, &reloads, SFD_CLOEXEC));
   if (options.verbose) daemon::set_log_level(daemon::Level::kDebug);
   if (options.quiet) daemon::set_log_level(daemon::Level::kWarning);
   base::set_log_sink(pass_log_on);
@@ -106,7 +131,11 @@ int serve(const ServeOptions& options) {
     addresses += (addresses.empty() ? "" : ", ") + address;
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
+  const base::Fd over(eventfd(0, EFD_CLOEXEC));
+  std::thread reloader([&] { reload_on(reload.get(), over.get(), daemon->get()); });
   (*daemon)->serve(stop.get());
+  eventfd_write(over.get(), 1);
+  reloader.join();
   daemon::log(daemon::Level::kInfo, "ended");
   return 0;
 }

@@ -16,14 +16,18 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr size_t kTokenMin = 8, kTokenMax = 1024;
+constexpr size_t kTokenMinClient = 8, kTokenMinServer = 16, kTokenMax = 1024;
 
-base::Result<std::string> checked(const std::string& text, const std::string& source) {
+// A server's token must be long enough that nobody can guess it. A client sends what it was given.
+base::Result<std::string> checked(const std::string& text, const std::string& source,
+                                  TokenUse use) {
   std::string token = trimmed(text);
-  if (token.size() < kTokenMin || token.size() > kTokenMax) {
-    return Status(Code::kInvalid, "the token in " + source + " must have " +
-                                      std::to_string(kTokenMin) + " to " +
-                                      std::to_string(kTokenMax) + " characters");
+  const size_t least = use == TokenUse::kServer ? kTokenMinServer : kTokenMinClient;
+  if (token.size() < least || token.size() > kTokenMax) {
+    return Status(Code::kInvalid, "the token in " + source + " must have " + std::to_string(least) +
+                                      " to " + std::to_string(kTokenMax) +
+                                      " characters; make one with: head -c 24 /dev/urandom | "
+                                      "base64");
   }
   return token;
 }
@@ -41,7 +45,7 @@ base::Result<std::string> from_file(const std::string& path, TokenUse use) {
   char text[kTokenMax + 64];
   const ssize_t got = read(file.get(), text, sizeof text);
   if (got < 0) return base::errno_status(Code::kInvalid, doing.c_str(), errno);
-  return checked(std::string(text, static_cast<size_t>(got)), "'" + path + "'");
+  return checked(std::string(text, static_cast<size_t>(got)), "'" + path + "'", use);
 }
 
 }  // namespace
@@ -49,7 +53,7 @@ base::Result<std::string> from_file(const std::string& path, TokenUse use) {
 base::Result<std::string> load_token(const std::string& file, TokenUse use) {
   if (!file.empty()) return from_file(file, use);
   const std::string value = variable("TENDRIL_TOKEN");
-  if (!value.empty()) return checked(value, "TENDRIL_TOKEN");
+  if (!value.empty()) return checked(value, "TENDRIL_TOKEN", use);
   const std::string path = variable("TENDRIL_TOKEN_FILE");
   if (path.empty()) return std::string();
   base::Result<std::string> token = from_file(path, use);

@@ -17,7 +17,8 @@ enum class TokenUse : uint8_t {
 };
 
 // `file` if given, else TENDRIL_TOKEN, else the file that TENDRIL_TOKEN_FILE names, else empty.
-// Blanks around the token are dropped. A token has 8 to 1024 characters.
+// Blanks around the token are dropped. A token has at most 1024 characters; a
+// server's has at least 16, a client's at least 8.
 base::Result<std::string> load_token(const std::string& file, TokenUse use);
 
 }  // namespace tendril::config

@@ -32,17 +32,20 @@ class Token : public ::testing::Test {
 
 TEST_F(Token, ComesFromFileThenEnvironmentThenNowhere) {
   EXPECT_EQ(load_token("", TokenUse::kServer).value(), "");
-  write("  secret-in-file\n");
+  write("  the-secret-in-the-file\n");
   setenv("TENDRIL_TOKEN_FILE", path_.c_str(), 1);
-  EXPECT_EQ(load_token("", TokenUse::kServer).value(), "secret-in-file");
+  EXPECT_EQ(load_token("", TokenUse::kServer).value(), "the-secret-in-the-file");
   setenv("TENDRIL_TOKEN", "secret-in-environment", 1);
   EXPECT_EQ(load_token("", TokenUse::kServer).value(), "secret-in-environment");
-  EXPECT_EQ(load_token(path_, TokenUse::kServer).value(), "secret-in-file");
+  EXPECT_EQ(load_token(path_, TokenUse::kServer).value(), "the-secret-in-the-file");
 }
 
 TEST_F(Token, RefusesWhatIsNoSecret) {
   write("short");
   EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
+  write("fifteen-letters");
+  EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
+  EXPECT_TRUE(load_token(path_, TokenUse::kClient).ok()) << "the server may be older";
   write("");
   EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
   write(std::string(5000, 'x'));
@@ -58,7 +61,7 @@ TEST_F(Token, ErrorsNameTheVariable) {
 }
 
 TEST_F(Token, AServersFileMustBePrivate) {
-  write("secret-in-file");
+  write("the-secret-in-the-file");
   chmod(path_.c_str(), 0644);
   EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
   EXPECT_TRUE(load_token(path_, TokenUse::kClient).ok());

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "access/guard.h"
 #include "daemon/reception/strangers.h"
 #include "daemon/sessions.h"
 #include "session/control/serve.h"
@@ -18,17 +19,17 @@ struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
   std::vector<wire::ApiRecord> apis;
-  std::string token;  // empty: none demanded
+  access::Guard* guard = nullptr;
+  std::string administrators_socket;  // empty: there is none
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
-  std::function<wire::ListReply(const wire::ListRequest&)> list;
+  std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
   Guesses* guesses = nullptr;
   Repeats* repeats = nullptr;
 };
 
 class ConnectionHandler : public session::ControlHandler {
  public:
-  // A trusted peer (session/control/connection.h) needs no token.
   ConnectionHandler(const ConnectionContext* context, session::Peer peer);
   ~ConnectionHandler() override;
 
@@ -49,8 +50,20 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status use(const wire::JoinRequest& request) override;
 
  private:
+  base::Status refuse_stranger(const wire::Hello& hello, const session::Peer& peer,
+                               uint64_t wait_ns, uint64_t now_ns);
+  // Asks whether the peer may do it, and writes the answer to the audit log. Not kOk: it may not.
+  base::Status ask(access::Action action, const std::string& object, const std::string& owner,
+                   const access::Guard::Details& details = {});
+  base::Status ask_about(access::Action action, uint64_t lease_id,
+                         const access::Guard::Details& details);
+  // Writes what came of a request for slices. Not kOk: it must be undone.
+  base::Status record(const char* what, uint64_t lease_id, const access::Decision& decision,
+                      const wire::ClientInfo& client, const base::Status& status);
+
   const ConnectionContext* const context_;
   const session::Peer peer_;
+  access::Principal who_;  // nobody until hello
   uint64_t unattached_session_ = 0;
 };
 

@@ -14,13 +14,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
+#include "access/guard.h"
 #include "base/fd.h"
 #include "config/credentials.h"
+#include "config/local_sockets.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
+#include "daemon/host/local_files.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
 #include "daemon/probe.h"
@@ -86,17 +90,21 @@ class DaemonImpl : public Daemon {
 
   Status prepare();
   void serve(int stop_fd) override;
+  Status reload() override;
   uint16_t port() const override { return port_; }
   const gpu::Inventory& inventory() const override { return inventory_; }
   std::vector<std::string> addresses() const override;
 
  private:
+  Status make_guard();
   Status open_listeners();
+  void open_local_sockets();
+  Status open_unix(const std::string& path, uint32_t mode);
   Status open_gpus();
   Status open_workers();
   void bound_leases();
   lease::LeaseBook make_book() const;
-  wire::ListReply list(const wire::ListRequest& request);
+  wire::ListReply list(const access::Principal* viewer, const wire::ListRequest& request);
   wire::ListReply whole_list();
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
@@ -104,7 +112,9 @@ class DaemonImpl : public Daemon {
   void stop();
 
   DaemonOptions options_;
+  std::unique_ptr<access::Guard> guard_;
   std::vector<transport::Listener> listeners_;
+  std::string socket_folder_;  // made by this process; removed at the end
   uint16_t port_ = 0;
   std::string host_;
   gpu::Inventory inventory_;
@@ -137,7 +147,7 @@ Status DaemonImpl::open_listeners() {
     }
   }
   for (const transport::Listener& listener : listeners_) {
-    if (listener.loopback || !context_.token.empty()) continue;
+    if (listener.loopback || guard_->settings()->mode != access::Mode::kOpen) continue;
     return Status(
         Code::kInvalid,
         "refusing to listen on " + listener.text +
@@ -145,15 +155,80 @@ Status DaemonImpl::open_listeners() {
             "secret into a file and pass --token-file FILE (or TENDRIL_TOKEN_FILE), or listen "
             "on 127.0.0.1");
   }
-  std::vector<std::string> unix_paths = options_.unix_paths;
-  unix_paths.push_back("@tendril-" + std::to_string(port_));
-  for (const std::string& path : unix_paths) {
-    auto opened = transport::listen_unix(path);
-    if (!opened.ok()) return opened.status();
-    listeners_.push_back(opened.take());
+  for (const std::string& path : options_.unix_paths) {
+    const Status opened = open_unix(path, 0660);
+    if (!opened.ok()) return opened;
   }
-  context_.descriptor_socket = unix_paths.back();
+  open_local_sockets();
+  // For clients of this host in other containers, which have other files. The name gives no right
+  // and cannot be guessed, so nobody can take it before.
+  std::array<uint8_t, 16> salt;
+  if (!base::random_bytes(salt.data(), salt.size()))
+    return Status(Code::kExhausted, "the kernel gives no random bytes for the name of a socket");
+  context_.descriptor_socket =
+      "@tendril-" + std::to_string(port_) + "-" + base::hex(salt.data(), salt.size());
+  return open_unix(context_.descriptor_socket, 0);
+}
+
+Status DaemonImpl::open_unix(const std::string& path, uint32_t mode) {
+  auto opened = transport::listen_unix(path, mode);
+  if (opened.ok()) listeners_.push_back(opened.take());
+  return opened.status();
+}
+
+// One socket for users of this host, whom the kernel names, and one for administrators.
+void DaemonImpl::open_local_sockets() {
+  const auto folder = make_socket_folder(options_.sockets, port_);
+  Status status = folder.status();
+  if (folder.ok() && folder.value().empty()) return;
+  if (status.ok()) {
+    socket_folder_ = folder.value();
+    context_.administrators_socket = socket_folder_ + "/" + config::kAdministratorsSocket;
+    status = open_unix(context_.administrators_socket, 0600);
+    if (status.ok()) status = open_unix(socket_folder_ + "/" + config::kUsersSocket, 0666);
+  }
+  if (status.ok()) return;
+  context_.administrators_socket.clear();
+  log(Level::kWarning, "no unix sockets for administrators and users of this host: %s",
+      status.message().c_str());
+}
+
+Status DaemonImpl::make_guard() {
+  access::GuardOptions options;
+  options.token_file = options_.token_file;
+  options.policy_file = options_.policy_file;
+  options.server = host_;
+  // A server that nobody else can reach keeps no audit log unless told to.
+  const auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
+  const bool automatic = options_.audit_file == "auto";
+  if (automatic) {
+    if (token.ok() && !token.value().empty()) options.audit_file = default_audit_file();
+  } else if (options_.audit_file != "off") {
+    options.audit_file = options_.audit_file;
+  }
+  auto guard = access::Guard::create(options);
+  if (!guard.ok() && automatic && !options.audit_file.empty()) {
+    options.audit_file.clear();
+    auto without = access::Guard::create(options);
+    if (without.ok())
+      log(Level::kWarning, "no audit log: %s; name another file with --audit-log",
+          guard.status().message().c_str());
+    guard = std::move(without);
+  }
+  if (!guard.ok()) return guard.status();
+  guard_ = guard.take();
+  context_.guard = guard_.get();
   return Status();
+}
+
+Status DaemonImpl::reload() {
+  const Status status = guard_->reload();
+  if (status.ok()) {
+    log(Level::kInfo, "read credentials, policy and limits again");
+  } else {
+    log(Level::kError, "nothing was changed: %s", status.message().c_str());
+  }
+  return status;
 }
 
 Status DaemonImpl::open_gpus() {
@@ -261,10 +336,8 @@ Status DaemonImpl::prepare() {
   // Its memory holds secrets. A developer's debugger and the tests of another user need to look.
   if (base::env_u32("TENDRIL_DUMPABLE", 0) == 0) prctl(PR_SET_DUMPABLE, 0);
   host_ = host_name();
-  auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
-  if (!token.ok()) return token.status();
-  context_.token = token.take();
-  Status status = open_listeners();
+  Status status = make_guard();
+  if (status.ok()) status = open_listeners();
   if (status.ok()) status = open_gpus();
   if (!status.ok()) return status;
   status = open_workers();
@@ -278,8 +351,9 @@ Status DaemonImpl::prepare() {
                   "the kernel gives no random bytes for this server's identity; start it again "
                   "when the machine has collected some");
   }
-  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
-                                         make_book(), exported_descriptors_max(), server_id);
+  sessions_ =
+      std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
+                                 guard_.get(), make_book(), exported_descriptors_max(), server_id);
   sessions_->keep_images_in(images_.get());
   bound_leases();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
@@ -287,7 +361,9 @@ Status DaemonImpl::prepare() {
   context_.apis = served_apis();
   context_.hello.product_version = options_.product_version;
   context_.hello.bulk_channels = kBulkMax;
-  context_.list = [this](const wire::ListRequest& request) { return list(request); };
+  context_.list = [this](const access::Principal& viewer, const wire::ListRequest& request) {
+    return list(&viewer, request);
+  };
   context_.guesses = &guesses_;
   context_.repeats = &repeats_;
   status = open_reception();
@@ -308,7 +384,9 @@ Status DaemonImpl::prepare() {
 
 std::vector<std::string> DaemonImpl::addresses() const {
   std::vector<std::string> texts;
-  for (const transport::Listener& listener : listeners_) texts.push_back(listener.text);
+  for (const transport::Listener& listener : listeners_) {
+    if (listener.text != context_.descriptor_socket) texts.push_back(listener.text);
+  }
   return texts;
 }
 
@@ -331,14 +409,14 @@ std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {
 wire::ListReply DaemonImpl::whole_list() {
   wire::ListRequest request;
   request.limit = wire::kListPageMax;
-  wire::ListReply whole = list(request);
+  wire::ListReply whole = list(nullptr, request);
   bool more_leases = whole.more_leases, more_sessions = whole.more_sessions;
   while (more_leases || more_sessions) {
     request.parts =
         (more_leases ? wire::kListLeases : 0u) | (more_sessions ? wire::kListSessions : 0u);
     if (!whole.leases.empty()) request.leases_after = whole.leases.back().lease_id;
     if (!whole.sessions.empty()) request.sessions_after = whole.sessions.back().session_id;
-    wire::ListReply part = list(request);
+    wire::ListReply part = list(nullptr, request);
     more_leases = part.more_leases && !part.leases.empty();
     more_sessions = part.more_sessions && !part.sessions.empty();
     std::move(part.leases.begin(), part.leases.end(), std::back_inserter(whole.leases));
@@ -347,10 +425,11 @@ wire::ListReply DaemonImpl::whole_list() {
   return whole;
 }
 
-wire::ListReply DaemonImpl::list(const wire::ListRequest& request) {
+wire::ListReply DaemonImpl::list(const access::Principal* viewer,
+                                 const wire::ListRequest& request) {
   wire::ListReply reply;
   if ((request.parts & wire::kListServer) == 0) {
-    sessions_->describe(request, &reply);
+    sessions_->describe(viewer, request, &reply);
     return reply;
   }
   reply.server = host_;
@@ -368,7 +447,7 @@ wire::ListReply DaemonImpl::list(const wire::ListRequest& request) {
     monitor_->fill(&gpu);
     reply.gpus.push_back(std::move(gpu));
   }
-  sessions_->describe(request, &reply);
+  sessions_->describe(viewer, request, &reply);
   return reply;
 }
 
@@ -407,6 +486,7 @@ void DaemonImpl::stop() {
     if (!listener.unlink_path.empty()) unlink(listener.unlink_path.c_str());
     listener.fd.reset();
   }
+  if (!socket_folder_.empty()) rmdir(socket_folder_.c_str());
   if (!options_.port_file.empty() && port_ != 0) unlink(options_.port_file.c_str());
   metrics_.reset();
   if (monitor_ != nullptr) monitor_->stop();

@@ -26,6 +26,9 @@ struct DaemonOptions {
   std::string port_file;               // the port is written here once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
+  std::string policy_file;          // empty: no policy
+  std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
+  std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
   lease::SharingOptions sharing;
   std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none
   IsolationWish isolation;
@@ -51,6 +54,9 @@ class Daemon {
   virtual ~Daemon() = default;
   // Serves until `stop_fd` becomes readable. Then ends every session and returns.
   virtual void serve(int stop_fd) = 0;
+  // Reads token and policy again and opens the audit log again, without touching a session. After
+  // an error everything stays as it was. Any thread.
+  virtual base::Status reload() = 0;
   virtual uint16_t port() const = 0;
   virtual const gpu::Inventory& inventory() const = 0;
   virtual std::vector<std::string> addresses() const = 0;

@@ -37,19 +37,28 @@ wire::ClientInfo Sessions::cleaned(const wire::ClientInfo& info) {
   return out;
 }
 
+wire::ClientInfo Sessions::cleaned(const wire::ClientInfo& info, const access::Principal& owner) {
+  wire::ClientInfo out = cleaned(info);
+  out.owner = printable(owner.name, 64);
+  out.proof = access::proof_name(owner.proof);
+  return out;
+}
+
 std::string Sessions::who(const wire::ClientInfo& client) {
-  return client.user + "@" + client.host + " (" + client.program + ", pid " +
-         std::to_string(client.pid) + ")";
+  return client.owner + ", who says to be " + client.user + "@" + client.host + " (" +
+         client.program + ", pid " + std::to_string(client.pid) + ")";
 }
 
 uint64_t Sessions::age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'000'000u; }
 
 Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-                   lease::LeaseBook book, size_t descriptors_max, const ServerId& server_id)
+                   access::Guard* guard, lease::LeaseBook book, size_t descriptors_max,
+                   const ServerId& server_id)
     : loop_(loop),
       pool_(pool),
       packed_(packed),
       arbiter_(arbiter),
+      guard_(guard),
       book_(std::move(book)),
       exports_(descriptors_max),
       server_id_(server_id) {
@@ -110,23 +119,36 @@ base::Result<std::vector<wire::SliceGrant>> Sessions::place(Hold* hold, uint64_t
   }
 }
 
-base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::LeaseRequest& request,
-                                                    bool implicit) {
+base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const access::Principal& owner,
+                                                    const wire::LeaseRequest& request,
+                                                    bool implicit, access::Decision* limits) {
   auto lease = std::make_unique<Lease>();
   lease->id = next_id_++;
   lease->implicit = implicit;
-  lease->client = cleaned(request.client);
+  lease->owner = owner;
+  lease->client = cleaned(request.client, owner);
   lease->began_ns = base::now_ns();
   if (!make_secret(&lease->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
-  lease->terms = request.terms;
+  lease->terms = access::granted_terms(guard_->limits_of(owner), request.terms);
   auto accounting = SharedPage<wire::AccountingPage>::create("tendril-accounting");
   if (!accounting.ok()) return accounting.status();
   lease->accounting = std::make_unique<SharedPage<wire::AccountingPage>>(accounting.take());
-  auto slices = place(hold, lease->id, request);
-  if (!slices.ok()) {
+  *limits = count_lease(lease.get(), uint64_t{request.count} * request.slice.share_millionths);
+  if (!limits->allowed) {
     ++counters_.leases_refused;
-    return slices.status();
+    return limits->status();
+  }
+  auto slices = place(hold, lease->id, request);
+  uint64_t share_millionths = 0;
+  for (size_t i = 0; slices.ok() && i < slices->size(); ++i)
+    share_millionths += (*slices)[i].share_millionths;
+  if (slices.ok()) *limits = count_lease(lease.get(), share_millionths);
+  if (!slices.ok() || !limits->allowed) {
+    ++counters_.leases_refused;
+    if (slices.ok()) book_.release(lease->id);
+    forget_lease(*lease);
+    return slices.ok() ? limits->status() : slices.status();
   }
   ++counters_.leases_granted;
   lease->slices = slices.take();
@@ -143,11 +165,13 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::Leas
   return raw;
 }
 
-base::Result<wire::LeaseReply> Sessions::lease(const wire::LeaseRequest& request) {
+base::Result<wire::LeaseReply> Sessions::lease(const access::Principal& owner,
+                                               const wire::LeaseRequest& request,
+                                               access::Decision* limits) {
   Hold hold(mutex_);
-  auto lease = make_lease(&hold, request, false);
+  auto lease = make_lease(&hold, owner, request, false, limits);
   if (!lease.ok()) {
-    log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(),
+    log(Level::kInfo, "refused %s: %s", who(cleaned(request.client, owner)).c_str(),
         lease.status().message().c_str());
     return lease.status();
   }
@@ -163,17 +187,24 @@ Status Sessions::release(uint64_t lease_id) {
     return Status(Code::kNotFound,
                   "there is no lease " + std::to_string(lease_id) + " on this server");
   }
-  Lease& lease = *found->second;
-  lease.ending = true;
-  log(Level::kInfo, "lease %llu ends after %llu s", static_cast<unsigned long long>(lease_id),
-      static_cast<unsigned long long>(age_s(lease.began_ns)));
-  for (const auto& [tally, session_id] : lease.sessions)
-    end_session(find_session(session_id), "its lease ended");
-  drop_lease_if_done(lease_id);
+  end_lease(found->second.get(), std::string());
   return Status();
 }
 
-Status Sessions::change(const wire::ChangeRequest& request) {
+// May destroy *lease.
+void Sessions::end_lease(Lease* lease, const std::string& why) {
+  const uint64_t lease_id = lease->id;
+  lease->ending = true;
+  log(Level::kInfo, "lease %llu ends after %llu s%s%s", static_cast<unsigned long long>(lease_id),
+      static_cast<unsigned long long>(age_s(lease->began_ns)), why.empty() ? "" : ": ",
+      why.c_str());
+  for (const auto& [tally, session_id] : lease->sessions)
+    end_session(find_session(session_id), "its lease ended");
+  drop_lease_if_done(lease_id);
+}
+
+Status Sessions::change(const access::Principal& by, const wire::ChangeRequest& request,
+                        access::Decision* limits) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = leases_.find(request.lease_id);
   if (found == leases_.end() || found->second->ending) {
@@ -186,10 +217,16 @@ Status Sessions::change(const wire::ChangeRequest& request) {
   if (request.sets_priority) terms.priority = request.terms.priority;
   const Status valid = lease::LeaseBook::check(terms);
   if (!valid.ok()) return valid;
+  const uint64_t counted = lease.share_counted;
+  const uint64_t wanted = uint64_t{request.share_millionths} * lease.slices.size();
+  *limits = check_change(lease, request, by);
+  if (!limits->allowed) return limits->status();
   if (request.share_millionths != 0) {
     auto slices = book_.change(lease.id, request.share_millionths);
     if (!slices.ok()) return slices.status();
     lease.slices = slices.take();
+    usage_[lease.owner.id].share_millionths += wanted - counted;
+    lease.share_counted = wanted;
   }
   lease.terms = terms;
   arbiter_->change(lease.id, lease.slices, terms);
@@ -239,6 +276,10 @@ void Sessions::drop_session(Session* session) {
     charge_own(&lease);
     if (lease.implicit && lease.sessions.empty()) lease.ending = true;
   }
+  if (found != leases_.end()) {
+    found->second->attached_ns = base::now_ns();
+    forget_session(found->second->owner);
+  }
   arbiter_->leave(session->id);
   if (exports_.end(session->id)) {
     for (const auto& [id, lease] : leases_) charge_own(lease.get());
@@ -258,6 +299,7 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   if (is_trimming(lease.slices)) return;  // trimmed() will try again
   arbiter_->close(lease_id);
   book_.release(lease_id);
+  forget_lease(lease);
   leases_.erase(found);
   // Without this lock: the kernel may take a while.
   if (groups_ != nullptr) loop_->post([groups = groups_, lease_id] { groups->remove(lease_id); });
@@ -340,7 +382,10 @@ void Sessions::worker_asked_for_image(const Session& session, const wire::Worker
     worker->answer(message, image.get());
   };
   if (images_ == nullptr) return answer(wire::ExportAnswer::kUnknown, {});
-  const std::string& owner = session.client.user;
+  const auto lease = leases_.find(session.lease_id);
+  const std::string proven = lease == leases_.end() ? std::string() : lease->second->owner.id;
+  // Those who proved the same (one token, this host) are told apart by what they say.
+  const std::string owner = proven + " " + session.client.user;
   if (request.kind == wire::WorkerRequestKind::kFindImage)
     images_->find(owner, request.record, std::move(answer));
   else
@@ -394,6 +439,7 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
 }
 
 void Sessions::sweep() {
+  std::vector<Overdue> ended;
   {
     std::lock_guard<std::mutex> hold(mutex_);
     for (const auto& [id, session] : sessions_) {
@@ -401,6 +447,11 @@ void Sessions::sweep() {
         end_session(session, "the client's machine does not answer any more");
       }
     }
+    ended = end_overdue();
+  }
+  for (const Overdue& lease : ended) {
+    guard_->record(lease.owner, "end", "lease " + std::to_string(lease.lease_id),
+                   {true, lease.ending.rule, lease.ending.text});
   }
   loop_->after(kSweepMs, [this] { sweep(); });
 }

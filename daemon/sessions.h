@@ -15,9 +15,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "access/guard.h"
 #include "base/fd.h"
 #include "base/result.h"
 #include "daemon/arbiter.h"
@@ -55,20 +57,30 @@ using ServerId = std::array<uint8_t, wire::kServerIdBytes>;
 class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors the workers' exports may take.
-  // `server_id` distinguishes this server's handles from other servers'.
+  // `server_id` distinguishes this server's handles from other servers'. `guard` knows the limits.
   Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-           lease::LeaseBook book, size_t descriptors_max, const ServerId& server_id);
+           access::Guard* guard, lease::LeaseBook book, size_t descriptors_max,
+           const ServerId& server_id);
 
-  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
+  // Whether a peer may do what it asks is decided before (access/decide.h). Only limits that depend
+  // on what its owner holds are decided here; *limits says which rule that was.
+  base::Result<wire::LeaseReply> lease(const access::Principal& owner,
+                                       const wire::LeaseRequest& request, access::Decision* limits);
   // Ends the lease and every session on it.
   base::Status release(uint64_t lease_id);
-  base::Status change(const wire::ChangeRequest& request);
+  base::Status change(const access::Principal& by, const wire::ChangeRequest& request,
+                      access::Decision* limits);
+  // Who holds the lease; nothing if there is no such lease.
+  std::optional<access::Principal> owner_of(uint64_t lease_id);
 
   // Blocks until a worker is ready and has answered the client's offers. `descriptor_socket`: where
-  // a client can fetch the descriptor that belongs to the answer.
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
+  // a client can fetch the descriptor that belongs to the answer. `owner`: of the lease, if none is
+  // named.
+  base::Result<wire::AttachReply> attach(const access::Principal& owner,
+                                         const wire::AttachRequest& request,
                                          const wire::ConnectionRecord& connection,
-                                         const std::string& descriptor_socket);
+                                         const std::string& descriptor_socket,
+                                         access::Decision* limits);
   // Call it when the reply was sent: the connection now belongs to the session.
   void attached(uint64_t session_id, session::Connection connection);
   // Call it when the client vanished before it got its reply.
@@ -86,12 +98,14 @@ class Sessions {
   void bound_by(Cgroups* groups, uint64_t gpu_memory_bytes, uint64_t host_memory_bytes);
 
   // Fills in shares and memory used per GPU, and the leases with what they use: those that
-  // `request` asks for.
-  void describe(const wire::ListRequest& request, wire::ListReply* reply);
+  // `request` asks for. `viewer`: for whom; it may not see everything. nullptr: for this server.
+  void describe(const access::Principal* viewer, const wire::ListRequest& request,
+                wire::ListReply* reply);
   size_t session_count();
   // Figures for the metrics that describe() does not give.
   view::Counters counters();
-  // Looks every few seconds for clients that vanished without closing their connection.
+  // Looks every few seconds for clients that vanished without closing their connection, and for
+  // leases whose time is over.
   // Supervisor's thread.
   void sweep();
 
@@ -132,27 +146,53 @@ class Sessions {
     std::unique_ptr<SharedPage<wire::AccountingPage>> accounting;
     std::map<uint32_t, uint64_t> sessions;  // by tally
     uint64_t began_ns = 0;
+    access::Principal owner;
+    bool counted = false;  // in its owner's usage, with these shares:
+    uint64_t share_counted = 0;
+    uint64_t attached_ns = 0, worked_ns = 0;  // as in access::LeaseLife
+    uint64_t work_seen = 0;                   // what its sessions had done then
   };
 
   using Hold = std::unique_lock<std::mutex>;
 
   static bool make_secret(std::string* secret);
   static wire::ClientInfo cleaned(const wire::ClientInfo& info);  // fit for lists and logs
-  static std::string who(const wire::ClientInfo& client);         // for the log
+  static wire::ClientInfo cleaned(const wire::ClientInfo& info, const access::Principal& owner);
+  static std::string who(const wire::ClientInfo& client);  // for the log
   static uint64_t age_s(uint64_t began_ns);
 
   // The caller holds mutex_. Functions that take the hold may release it for a while.
   base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
-  base::Result<Lease*> make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit);
+  base::Result<Lease*> make_lease(Hold* hold, const access::Principal& owner,
+                                  const wire::LeaseRequest& request, bool implicit,
+                                  access::Decision* limits);
   base::Result<Lease*> find_lease(const wire::AttachRequest& request);
-  base::Result<std::shared_ptr<Session>> make_session(Hold* hold,
-                                                      const wire::AttachRequest& request);
+  base::Result<std::shared_ptr<Session>> make_session(Hold* hold, const access::Principal& owner,
+                                                      const wire::AttachRequest& request,
+                                                      access::Decision* limits);
+  // sessions_limits.cc. Counts the lease in its owner's usage, or refuses it. `shares`: of all its
+  // slices. Counting the same lease again replaces its shares.
+  access::Decision count_lease(Lease* lease, uint64_t share_millionths);
+  void forget_lease(const Lease& lease);
+  access::Decision count_session(const access::Principal& owner);
+  void forget_session(const access::Principal& owner);
+  access::Decision check_change(const Lease& lease, const wire::ChangeRequest& request,
+                                const access::Principal& by);
+  // Ends leases whose time is over, and says which and by which rule.
+  struct Overdue {
+    uint64_t lease_id = 0;
+    access::Principal owner;
+    access::Ending ending;
+  };
+  std::vector<Overdue> end_overdue();
+  uint64_t work_of(const Lease& lease, bool* waiting);
   bool is_something_ending() const;
   // Tells the pool how much memory idle workers may take. It depends on what is promised.
   void tell_room();
   bool is_trimming(const std::vector<wire::SliceGrant>& slices) const;
   void trimmed();
+  void end_lease(Lease* lease, const std::string& why);
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);
@@ -167,7 +207,8 @@ class Sessions {
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
   wire::SessionRecord record_of(const Session& session);
-  wire::LeaseRecord record_of(const Lease& lease);
+  wire::LeaseRecord record_of(const Lease& lease, const access::Principal* viewer);
+  bool may_see(const access::Principal* viewer, const Session& session) const;
   static void add_used(const Lease& lease, wire::ListReply* reply);
   std::shared_ptr<Session> find_session(uint64_t id);
   std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
@@ -185,6 +226,7 @@ class Sessions {
   Cgroups* groups_ = nullptr;
   uint64_t gpu_memory_bytes_ = 0, host_memory_bytes_ = 0;  // of this machine
   Arbiter* const arbiter_;
+  access::Guard* const guard_;
   std::mutex mutex_;
   // slices or workers' memory became free, or a worker's user was chosen
   std::condition_variable freed_;
@@ -193,6 +235,7 @@ class Sessions {
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_
+  std::map<std::string, access::Usage> usage_;             // guarded by mutex_; by owner's id
   uint64_t next_id_ = 1;                                   // guarded by mutex_
   view::Counters counters_;                                // guarded by mutex_; the sums of events
   const ServerId server_id_;

@@ -33,14 +33,19 @@ Status refusal(const wire::TransportAnswers& answers) {
 }  // namespace
 
 base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
-    Hold* hold, const wire::AttachRequest& request) {
+    Hold* hold, const access::Principal& owner, const wire::AttachRequest& request,
+    access::Decision* limits) {
   auto session = std::make_shared<Session>();
   if (!make_secret(&session->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
   wire::LeaseRequest implicit = request.lease;
   implicit.client = request.client;
-  auto lease = request.lease_id != 0 ? find_lease(request) : make_lease(hold, implicit, true);
-  if (!lease.ok()) return lease.status();
+  auto lease =
+      request.lease_id != 0 ? find_lease(request) : make_lease(hold, owner, implicit, true, limits);
+  if (!lease.ok()) {
+    if (request.lease_id != 0) *limits = {false, "lease-secret", lease.status().message()};
+    return lease.status();
+  }
   uint32_t tally = 0;
   while (tally < kDaemonTally && (*lease)->sessions.count(tally) != 0) ++tally;
   if (tally == kDaemonTally) {
@@ -48,10 +53,16 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
                                         " has its maximum of " + std::to_string(kDaemonTally) +
                                         " attached processes");
   }
+  *limits = count_session((*lease)->owner);
+  if (!limits->allowed) {
+    (*lease)->ending |= (*lease)->implicit;
+    drop_lease_if_done((*lease)->id);
+    return limits->status();
+  }
   session->id = next_id_++;
   session->lease_id = (*lease)->id;
   session->tally = tally;
-  session->client = cleaned(request.client);
+  session->client = cleaned(request.client, (*lease)->owner);
   session->api = request.api;
   session->began_ns = base::now_ns();
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
@@ -150,15 +161,17 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   return worker;
 }
 
-base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request,
+base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
+                                                 const wire::AttachRequest& request,
                                                  const wire::ConnectionRecord& connection,
-                                                 const std::string& descriptor_socket) {
+                                                 const std::string& descriptor_socket,
+                                                 access::Decision* limits) {
   std::shared_ptr<Session> session;
   {
     Hold hold(mutex_);
-    auto made = make_session(&hold, request);
+    auto made = make_session(&hold, owner, request, limits);
     if (!made.ok()) {
-      log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(),
+      log(Level::kInfo, "refused %s: %s", who(cleaned(request.client, owner)).c_str(),
           made.status().message().c_str());
       return made.status();
     }

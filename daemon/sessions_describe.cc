@@ -25,7 +25,8 @@ uint64_t processor_ns(pid_t pid) {
 
 }  // namespace
 
-void Sessions::describe(const wire::ListRequest& request, wire::ListReply* reply) {
+void Sessions::describe(const access::Principal* viewer, const wire::ListRequest& request,
+                        wire::ListReply* reply) {
   const size_t limit = request.limit != 0 ? request.limit : SIZE_MAX;
   std::lock_guard<std::mutex> hold(mutex_);
   for (wire::GpuRecord& gpu : reply->gpus) {
@@ -39,13 +40,14 @@ void Sessions::describe(const wire::ListRequest& request, wire::ListReply* reply
   if ((request.parts & wire::kListLeases) != 0) {
     auto at = leases_.upper_bound(request.leases_after);
     for (; at != leases_.end() && reply->leases.size() < limit; ++at)
-      reply->leases.push_back(record_of(*at->second));
+      reply->leases.push_back(record_of(*at->second, viewer));
     reply->more_leases = at != leases_.end();
   }
   if ((request.parts & wire::kListSessions) != 0) {
     auto at = sessions_.upper_bound(request.sessions_after);
     for (; at != sessions_.end() && reply->sessions.size() < limit; ++at) {
-      if (at->second->attached) reply->sessions.push_back(record_of(*at->second));
+      if (at->second->attached && may_see(viewer, *at->second))
+        reply->sessions.push_back(record_of(*at->second));
     }
     reply->more_sessions = at != sessions_.end();
   }
@@ -61,10 +63,16 @@ void Sessions::add_used(const Lease& lease, wire::ListReply* reply) {
   }
 }
 
-wire::LeaseRecord Sessions::record_of(const Lease& lease) {
+bool Sessions::may_see(const access::Principal* viewer, const Session& session) const {
+  const auto lease = leases_.find(session.lease_id);
+  return viewer == nullptr ||
+         (lease != leases_.end() && access::may_see(*viewer, lease->second->owner.id));
+}
+
+wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principal* viewer) {
   wire::LeaseRecord record;
   record.lease_id = lease.id;
-  record.client = lease.client;
+  if (viewer == nullptr || access::may_see(*viewer, lease.owner.id)) record.client = lease.client;
   record.slices = lease.slices;
   record.processes = static_cast<uint32_t>(lease.sessions.size());
   record.age_s = age_s(lease.began_ns);

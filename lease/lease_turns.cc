@@ -674,6 +674,7 @@ void LeaseTurns::describe(uint64_t session_id, wire::SessionRecord* record) cons
   record->bytes_in = read(counts.lane_bytes_in) + read(counts.bulk_bytes_in);
   record->bytes_out = read(counts.lane_bytes_out) + read(counts.bulk_bytes_out);
   record->awaited_ns = read(counts.awaited_ns);
+  record->waiting = counts.replies_due.load(std::memory_order_relaxed) > 0;
   const auto lease = leases_.find(found->second->lease_id);
   if (lease == leases_.end()) return;
   for (const Tenant& tenant : lease->second->tenants) {

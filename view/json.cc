@@ -59,7 +59,9 @@ Json lease_json(const wire::LeaseRecord& lease) {
     slices.push_back(slice);
   }
   return {{"lease", lease.lease_id},
-          {"user", lease.client.user},
+          {"user", user_text(lease.client)},
+          {"proof", lease.client.proof},
+          {"claimed_user", lease.client.user},
           {"host", lease.client.host},
           {"program", lease.client.program},
           {"pid", lease.client.pid},
@@ -82,7 +84,8 @@ Json rates_json(const SessionRates& rates) {
   }
   return {{"session", session.session_id},
           {"lease", session.lease_id},
-          {"user", session.client.user},
+          {"user", user_text(session.client)},
+          {"claimed_user", session.client.user},
           {"host", session.client.host},
           {"program", session.client.program},
           {"pid", session.client.pid},

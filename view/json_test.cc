@@ -52,6 +52,8 @@ TEST(Json, Servers) {
         {
           "lease": 9,
           "user": "ada",
+          "proof": "certificate",
+          "claimed_user": "root",
           "host": "box",
           "program": "train\n.py",
           "pid": 17,
@@ -115,7 +117,8 @@ TEST(Json, Top) {
     "name":"H200","uuid":"GPU-11111111-1111-1111-1111-111111111111","pci_bus_id":"0000:3b:
     00.0","memory_total_bytes":150323855360,"memory_used_bytes":3221225472,"share_used":
     0.75,"utilization_percent":7,"temperature_c":null,"power_mw":null}],"sessions":
-    [{"session":12,"lease":9,"user":"ada","host":"box","program":"a \"quoted\" � program",
+    [{"session":12,"lease":9,"user":"ada","claimed_user":
+    "root","host":"box","program":"a \"quoted\" � program",
     "pid":77,"worker_pid":4711,"age_s":61,"slices":[{"gpu":0,"share":0.333333,
     "memory_bytes":37580963840,"memory_used_bytes":5},{"gpu":1,"share":1.0,"memory_bytes":
     150323855360,"memory_used_bytes":6}],"gpu_share_delivered":0.4,"calls_per_s":2000.0,

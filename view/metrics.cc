@@ -118,8 +118,9 @@ void add_leases(const wire::ListReply& list, std::string* out) {
         if (measured && (slice >= lease.uses.size() || !lease.uses[slice].measured)) continue;
         family.add(label("lease", std::to_string(lease.lease_id)) + "," +
                        label("gpu", std::to_string(lease.slices[slice].gpu_index)) + "," +
-                       label("user", lease.client.user) + "," + label("client", lease.client.host) +
-                       "," + label("program", lease.client.program),
+                       label("user", user_text(lease.client)) + "," +
+                       label("client", lease.client.host) + "," +
+                       label("program", lease.client.program),
                    value_of(lease, slice));
       }
     }
@@ -152,7 +153,7 @@ void add_sessions(const wire::ListReply& list, std::string* out) {
     for (const wire::SessionRecord& session : list.sessions) {
       family.add(label("session", std::to_string(session.session_id)) + "," +
                      label("lease", std::to_string(session.lease_id)) + "," +
-                     label("user", session.client.user) + "," +
+                     label("user", user_text(session.client)) + "," +
                      label("client", session.client.host) + "," +
                      label("program", session.client.program) + "," +
                      label("pid", std::to_string(session.client.pid)),

@@ -16,7 +16,7 @@ ServerView at(uint64_t now_ns) {
   view.list.now_ns = now_ns;
   wire::LeaseRecord lease;
   lease.lease_id = 3;
-  lease.client = {"box", "ada", "tendril run", 1};
+  lease.client = {"box", "ada", "tendril run", 1, "ada", "uid"};
   lease.slices.resize(1);
   lease.slices[0].share_millionths = 500'000;
   lease.slices[0].memory_bytes = 4ull << 30;
@@ -24,7 +24,7 @@ ServerView at(uint64_t now_ns) {
   wire::SessionRecord session;
   session.session_id = 8;
   session.lease_id = 3;
-  session.client = {"box", "ada", "train.py", 77};
+  session.client = {"box", "ada", "train.py", 77, "ada", "uid"};
   session.memory_used_bytes = {1ull << 30};
   session.measured = true;
   view.list.sessions = {session};

@@ -31,7 +31,7 @@ inline wire::ListReply sample_list() {
   list.gpus[1].utilization_percent = 7;
   wire::LeaseRecord lease;
   lease.lease_id = 9;
-  lease.client = {"box", "ada", "train\n.py", 17};
+  lease.client = {"box", "root", "train\n.py", 17, "ada", "certificate"};
   lease.terms.priority = -4;
   lease.slices.resize(2);
   lease.slices[0] = {0, 333'333, 35ull << 30, false};
@@ -44,7 +44,7 @@ inline wire::ListReply sample_list() {
   wire::SessionRecord session;
   session.session_id = 12;
   session.lease_id = 9;
-  session.client = {"box", "ada", "a \"quoted\" \xff program", 77};
+  session.client = {"box", "root", "a \"quoted\" \xff program", 77, "ada", "certificate"};
   session.worker_pid = 4711;
   session.memory_used_bytes = {5, 6};
   session.age_s = 61;

@@ -44,7 +44,14 @@ std::string slices_text(const std::vector<wire::SliceGrant>& slices, const char*
 }
 
 std::string who_text(const wire::ClientInfo& client) {
-  return safe(client.user) + "@" + safe(client.host);
+  if (client.owner.empty() && client.user.empty() && client.host.empty()) return "-";
+  const bool proven = client.proof == "certificate" || client.proof == "uid";
+  if (proven) return safe(client.owner) + "@" + safe(client.host);
+  return safe(client.user) + "@" + safe(client.host) + "?";
+}
+
+std::string user_text(const wire::ClientInfo& client) {
+  return client.owner.empty() ? client.user : client.owner;
 }
 
 std::string safe(const std::string& text) { return base::printable(text, 200); }

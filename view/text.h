@@ -18,8 +18,12 @@ std::string percent_text(double part);          // 0.124: "12.4%"
 std::string memory_text(uint64_t used_bytes, uint64_t quota_bytes);
 // "0: 0.50, 1: 0.50 packed"; `gpu` comes before each number.
 std::string slices_text(const std::vector<wire::SliceGrant>& slices, const char* gpu = "");
-// "ada@box"
+// Who holds a lease. "ada@box" if the server knows it, by a certificate or by its own host's users;
+// "ada@box?" if the program says so and nobody proved it; "-" for others' leases.
 std::string who_text(const wire::ClientInfo& client);
+// The proven name, or what stands for all who prove nothing: "bearer", "local". Of an older server
+// what the program says.
+std::string user_text(const wire::ClientInfo& client);
 // Text from a server, fit for a terminal.
 std::string safe(const std::string& text);
 

@@ -24,7 +24,15 @@ TEST(Text, SlicesAndMemory) {
             "0: 0.50, 3: 0.25 packed");
   EXPECT_EQ(slices_text({{1, 1'000'000, 1, false}}, "GPU "), "GPU 1: 1.00");
   EXPECT_EQ(memory_text(1ull << 30, 1536ull << 20), "1.0 GiB / 1.5 GiB");
-  EXPECT_EQ(who_text({"box", "a\nb", "", 0}), "a?b@box");
+}
+
+TEST(Text, NamesThatWereProvenAndNamesThatWereNot) {
+  EXPECT_EQ(who_text({"box", "root", "", 0, "a\nb", "certificate"}), "a?b@box");
+  EXPECT_EQ(who_text({"box", "root", "", 0, "ada", "uid"}), "ada@box");
+  EXPECT_EQ(who_text({"box", "a\nb", "", 0, "bearer", "token"}), "a?b@box?");
+  EXPECT_EQ(who_text({"box", "ada", "", 0, "", ""}), "ada@box?") << "an older server";
+  EXPECT_EQ(who_text({}), "-") << "somebody else's";
+  EXPECT_EQ(user_text({"box", "root", "", 0, "bearer", "token"}), "bearer");
 }
 
 }  // namespace

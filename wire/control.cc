@@ -31,6 +31,8 @@ void visit(V& v, ClientInfo& m) {
   v(2, m.user);
   v(3, m.program);
   v(4, m.pid);
+  v.unless_empty(5, m.owner);
+  v.unless_empty(6, m.proof);
 }
 
 template <typename V>
@@ -118,6 +120,7 @@ void visit(V& v, SessionRecord& m) {
   v(13, m.measured);
   v(14, m.gpu_ns);
   v(15, m.processor_ns);
+  v.unless_empty(16, m.waiting);
 }
 
 template <typename V>

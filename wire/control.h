@@ -90,9 +90,12 @@ struct LeaseTerms {
   int32_t priority = 0;  // higher is served first, and gets no more
 };
 
+// What a client says of itself. In lists the server adds who the owner of the lease is, and how
+// that was proven: "certificate", "uid", "token" or "none". In a request it ignores both.
 struct ClientInfo {
   std::string host, user, program;
   uint32_t pid = 0;
+  std::string owner, proof;
 };
 
 struct LeaseRequest {
@@ -166,6 +169,7 @@ struct SessionRecord {
   bool measured = false;                 // whether gpu_ns is known
   uint64_t gpu_ns = 0;                   // GPU time in turns, over all slices
   uint64_t processor_ns = 0;             // of its worker
+  bool waiting = false;                  // a reply is due now
 };
 
 // One API that a server's workers serve. A client with another digest has other layouts of the

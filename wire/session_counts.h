@@ -20,6 +20,8 @@ struct alignas(64) SessionCounts {
   // By any thread.
   std::atomic<uint64_t> bulk_bytes_in{0}, bulk_bytes_out{0};
   std::atomic<uint64_t> awaited_ns{0};  // time in which a reply was due
+  // Replies that are due now. It may be negative for a moment.
+  std::atomic<int32_t> replies_due{0};
 };
 
 // For counters that one thread writes at a time. This is cheaper than an atomic addition.

@@ -73,7 +73,8 @@ Connection::Connection(base::Fd fd) : fd_(std::move(fd)) {
   peer_.address = facts.address;
   peer_.local = facts.loopback;
   peer_.unix_socket = facts.unix_socket;
-  peer_.trusted = facts.same_user;
+  peer_.user = facts.user;
+  peer_.socket_path = facts.socket_path;
   if (!facts.unix_socket) return;
   peer_.identity = base::format("uid %u", facts.user);
   peer_.proof = "uid";

@@ -24,7 +24,10 @@ struct Peer {
   std::string proof;         // how it was proven: "uid", "certificate", "token"; empty: not at all
   bool local = false;        // on this host, by its address
   bool unix_socket = false;  // descriptors can be passed
-  bool trusted = false;      // over a unix socket, by this process' user or root
+  // Of an accepted unix connection: the listener's name ('@' first: abstract), and the peer's user,
+  // as the kernel says.
+  std::string socket_path;
+  uint32_t user = 0;
 };
 
 class Connection {

@@ -278,13 +278,13 @@ Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
 // A client thread waits from the time that the first reply is due until none is due. A call that is
 // answered on sight gets its reply before it is counted. The two then cancel out.
 void ServiceImpl::reply_due() {
-  if (replies_due_.fetch_add(1, std::memory_order_relaxed) == 0)
+  if (counts_->replies_due.fetch_add(1, std::memory_order_relaxed) == 0)
     due_since_ns_.store(base::now_ns(), std::memory_order_relaxed);
 }
 
 void ServiceImpl::replied() {
   wire::count_alone(counts_->replies, 1);
-  if (replies_due_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  if (counts_->replies_due.fetch_sub(1, std::memory_order_relaxed) != 1) return;
   const uint64_t since_ns = due_since_ns_.load(std::memory_order_relaxed);
   counts_->awaited_ns.fetch_add(base::now_ns() - since_ns, std::memory_order_relaxed);
 }

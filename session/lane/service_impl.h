@@ -184,7 +184,6 @@ class ServiceImpl final : public Service {
 
   wire::SessionCounts own_counts_;  // used when the opener passed none
   wire::SessionCounts* const counts_;
-  std::atomic<int32_t> replies_due_{0};
   std::atomic<uint64_t> due_since_ns_{0};
 
   std::atomic<bool> ended_{false};

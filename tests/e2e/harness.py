@@ -130,6 +130,14 @@ class Server:
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
         port_file = os.path.join(self.folder, "port")
+        self.sockets = os.path.join(self.folder, "sockets")
+        options = list(options)
+        if "--audit-log" not in options:
+            options += ["--audit-log", "off"]
+        if "--sockets" in options:
+            self.sockets = str(options[options.index("--sockets") + 1])
+        else:
+            options += ["--sockets", self.sockets]
         more = {
             "TENDRIL_SOFTGPU_DEVICES": str(gpus),
             "TENDRIL_MODULE_STORE": "off",
@@ -216,8 +224,9 @@ class Server:
         return not self.leases() and len(self.workers()) == self.warm
 
 
-def tendril(*arguments, server=None, timeout=60, **environment):
-    """Runs the command line to its end; (status, stdout, stderr)."""
+def tendril(*arguments, server=None, timeout=60, user=None, **environment):
+    """Runs the command line to its end, as another user if one is given; (status, stdout,
+    stderr)."""
     command = [TENDRIL, arguments[0]]
     for one in [server] if isinstance(server, Server) else server or []:
         command += ["--server", one.endpoint]
@@ -228,11 +237,12 @@ def tendril(*arguments, server=None, timeout=60, **environment):
         timeout=timeout,
         env=clean_environment(**environment),
         check=False,
+        user=user,
     )
     return done.returncode, done.stdout, done.stderr
 
 
-def start(*arguments, server=None, **environment):
+def start(*arguments, server=None, user=None, **environment):
     """Starts the command line and returns the process, with a pipe for its stdout."""
     command = [TENDRIL, arguments[0]]
     for one in [server] if isinstance(server, Server) else server or []:
@@ -243,6 +253,7 @@ def start(*arguments, server=None, **environment):
         stderr=subprocess.STDOUT,
         text=True,
         env=clean_environment(**environment),
+        user=user,
     )
 
 

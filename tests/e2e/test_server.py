@@ -281,8 +281,9 @@ class Views(unittest.TestCase):
         self.assertIn("127.0.0.1:1", err)
 
     def test_unix_socket(self):
-        status, _, err = tendril("ls", "--server", f"unix:@tendril-{self.server.port}")
-        self.assertEqual(status, 0, err)
+        for name in ("users", "administrators"):
+            status, _, err = tendril("ls", "--server", f"unix:{self.server.sockets}/{name}")
+            self.assertEqual(status, 0, err)
 
     def test_version_coverage_completion_help(self):
         self.assertEqual(json.loads(tendril("version", "--json")[1])["protocol"], 2)
@@ -364,9 +365,8 @@ class Strangers(unittest.TestCase):
             self.assertEqual(connection.recv(1), b"")
 
     def test_too_many_connections_are_told_so(self):
-        folder = self.enterContext(tempfile.TemporaryDirectory())
-        path = os.path.join(folder, "socket")
-        with Server("--connections-max", "3", "--unix", path) as server:
+        with Server("--connections-max", "3") as server:
+            path = f"{server.sockets}/administrators"
             held = [harness.Control(server) for _ in range(3)]
             status, _, err = tendril("ls", server=server)
             self.assertEqual(status, 1)

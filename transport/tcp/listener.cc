@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -148,7 +150,7 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
   return listeners;
 }
 
-base::Result<Listener> listen_unix(const std::string& path) {
+base::Result<Listener> listen_unix(const std::string& path, uint32_t mode) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
@@ -163,6 +165,8 @@ base::Result<Listener> listen_unix(const std::string& path) {
   Listener listener;
   listener.fd.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
+  // The file gets the mode of the descriptor, so nobody else can connect before chmod.
+  if (!abstract) fchmod(listener.fd.get(), mode & 0700);
   struct stat facts;
   if (!abstract && stat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode) &&
       !somebody_listens(address, bytes)) {
@@ -173,7 +177,7 @@ base::Result<Listener> listen_unix(const std::string& path) {
     return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   }
   if (!abstract) {
-    chmod(path.c_str(), 0660);
+    chmod(path.c_str(), mode);
     listener.unlink_path = path;
   }
   listener.text = path;
@@ -209,6 +213,25 @@ bool is_half_open(int fd) {
          info.tcpi_last_ack_recv > kUnacknowledgedMs;
 }
 
+namespace {
+
+std::string socket_path(int fd) {
+  sockaddr_storage mine = {};
+  socklen_t bytes = sizeof mine;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &bytes) != 0) return std::string();
+  const auto* here = reinterpret_cast<const sockaddr_un*>(&mine);
+  const size_t name_bytes = bytes - std::min<size_t>(bytes, offsetof(sockaddr_un, sun_path));
+  std::string path(here->sun_path, std::min(name_bytes, sizeof here->sun_path));
+  if (!path.empty() && path[0] == 0) {
+    path[0] = '@';
+  } else {
+    path.resize(strnlen(path.c_str(), path.size()));
+  }
+  return path;
+}
+
+}  // namespace
+
 PeerFacts describe_peer(int fd) {
   PeerFacts facts;
   sockaddr_storage peer = {};
@@ -233,7 +256,7 @@ PeerFacts describe_peer(int fd) {
     return facts;
   }
   facts.user = credentials.uid;
-  facts.same_user = credentials.uid == geteuid() || credentials.uid == 0;
+  facts.socket_path = socket_path(fd);
   facts.text = base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
   facts.address = base::format("uid %u", credentials.uid);
   return facts;

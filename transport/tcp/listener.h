@@ -23,8 +23,8 @@ struct Listener {
 // "ADDR", "ADDR:PORT", "[V6]:PORT", a name, or "*"; port 0 lets the kernel choose.
 base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t default_port);
 // A leading '@': the abstract name space. Replaces the stale socket file of a dead daemon, but not
-// a live one.
-base::Result<Listener> listen_unix(const std::string& path);
+// a live one. `mode`: who may connect to a socket file.
+base::Result<Listener> listen_unix(const std::string& path, uint32_t mode = 0660);
 
 // The next connection, close-on-exec. *local: the peer's address is on this host. kTimeout, or
 // kExhausted if this process has no descriptor or memory for it.
@@ -43,8 +43,8 @@ struct PeerFacts {
   std::string address;
   bool loopback = false;  // on this host, by its address
   bool unix_socket = false;
-  bool same_user = false;  // a unix peer with this process' user, or root
-  uint32_t user = 0;       // of a unix peer
+  uint32_t user = 0;        // of a unix peer
+  std::string socket_path;  // of a unix peer: the name of the socket here ('@' first: abstract)
 };
 PeerFacts describe_peer(int fd);
 

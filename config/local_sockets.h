@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a server's unix sockets for its own host are. The daemon makes them there and the command
+// line looks for them there. Pure but for the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tendril::config {
+
+inline constexpr char kAdministratorsSocket[] = "administrators";  // for the server's user and root
+inline constexpr char kUsersSocket[] = "users";                    // for everybody on this host
+
+// The folders of all servers of root, and of all servers of another user: XDG_RUNTIME_DIR/tendril.
+// Empty if that user has no such folder.
+std::string sockets_of_root();
+std::string sockets_of_user();
+
+// Sockets of the server with this port, those that prove most first. They need not exist.
+std::vector<std::string> local_sockets(uint16_t port);
+
+}  // namespace tendril::config
