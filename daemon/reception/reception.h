@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -66,6 +67,8 @@ class Reception {
 
   void handle(uint64_t number, uint32_t events);
   bool read_from(Entry* entry);
+  // Reads what a part of those has sent who must let others go first.
+  void read_deferred();
   // Does what can be done now: begins requests, sends, hands over. May drop the entry.
   void advance(Entry* entry);
   bool send_to(Entry* entry);
@@ -86,6 +89,7 @@ class Reception {
   std::unordered_map<uint64_t, std::unique_ptr<Entry>> entries_;
   std::map<uint64_t, Entry*> busy_;  // the entries whose requests are being performed
   Strangers strangers_;
+  std::deque<uint64_t> deferred_;  // have sent something, and are many from one address
   uint64_t next_number_;
   size_t members_ = 0;
   uint64_t ticked_ns_ = 0;

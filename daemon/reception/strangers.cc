@@ -8,6 +8,7 @@ namespace tendril::daemon {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr size_t kCrowd = 16;  // a program attaches over five connections
 constexpr unsigned kFreeGuesses = 5;
 constexpr unsigned kDoublingsMax = 6;  // 64 s
 constexpr uint64_t kForgetNs = 600 * kSecondNs;
@@ -60,6 +61,11 @@ void Strangers::leave(uint64_t number) {
     return;
   }
   by_count_.insert({address->numbers.size(), address});
+}
+
+bool Strangers::is_in_crowd(uint64_t number) const {
+  const auto found = where_.find(number);
+  return found != where_.end() && found->second.address->numbers.size() > kCrowd;
 }
 
 uint64_t Strangers::evict_from(Address* address) {

@@ -27,6 +27,8 @@ class Strangers {
   // The one that must go when this process has no descriptor left, or 0. It has left.
   uint64_t evict();
   size_t count() const { return where_.size(); }
+  // A stranger, and one of many from its address.
+  bool is_in_crowd(uint64_t number) const;
 
  private:
   struct Address {

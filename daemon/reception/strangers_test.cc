@@ -20,6 +20,7 @@ TEST(Strangers, TheOldestOfTheCrowdedAddressGoes) {
   EXPECT_EQ(strangers.arrive(6, "honest"), 0u);
   EXPECT_EQ(strangers.arrive(7, "other"), 0u);
   EXPECT_EQ(strangers.arrive(8, "late"), 2u);  // and all have no more than six
+  EXPECT_FALSE(strangers.is_in_crowd(5));
   strangers.leave(6);
   strangers.leave(6);
   EXPECT_EQ(strangers.count(), 5u);
@@ -37,7 +38,9 @@ TEST(Strangers, ANewcomerOutlivesACrowdOfThousands) {
     EXPECT_EQ(strangers.count(), here.size());
     EXPECT_LE(here.size(), 2048u);
   }
-  EXPECT_EQ(strangers.arrive(30'000, "honest") != 30'000u, true);
+  EXPECT_TRUE(strangers.is_in_crowd(20'000));
+  EXPECT_NE(strangers.arrive(30'000, "honest"), 30'000u);
+  EXPECT_FALSE(strangers.is_in_crowd(30'000));
   for (uint64_t number = 40'000; number < 60'000; ++number)
     EXPECT_NE(strangers.arrive(number, "crowd " + std::to_string(random() % 20)), 30'000u);
 }

@@ -11,6 +11,7 @@ import pathlib
 import resource
 import signal
 import socket
+import ssl
 import struct
 import tempfile
 import threading
@@ -104,6 +105,18 @@ class Crowd:
             one.close()
 
 
+def tls_hello():
+    """How a client of TLS begins. Its answer costs a server more than anything else here."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    sent = ssl.MemoryBIO()
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return sent.read()
+
+
 class Strangers(unittest.TestCase):
     def setUp(self):
         if not raise_descriptor_limit(CROWD + 500):
@@ -133,6 +146,7 @@ class Strangers(unittest.TestCase):
             ("silent", b"", False),
             ("slow", b"T", True),
             ("long", long_hello + b"x" * 8192, False),
+            ("sealing", tls_hello(), False),
         ):
             with self.subTest(name), Server() as server, Crowd(server, CROWD, first, drip) as crowd:
                 seconds = self.check_served(server)
