@@ -54,6 +54,14 @@ base::Result<std::unique_ptr<Guard>> Guard::create(const GuardOptions& options) 
   return guard;
 }
 
+void Guard::serve_identities() {
+  Settings identities = *settings();
+  identities.mode = Mode::kIdentity;
+  std::lock_guard<std::mutex> hold(mutex_);
+  options_.identities = true;
+  settings_ = std::make_shared<const Settings>(std::move(identities));
+}
+
 std::shared_ptr<const Settings> Guard::settings() const {
   std::lock_guard<std::mutex> hold(mutex_);
   return settings_;

@@ -38,6 +38,8 @@ class Guard {
  public:
   static base::Result<std::unique_ptr<Guard>> create(const GuardOptions& options);
 
+  // This server turned out to have a CA: identity mode. Call it before anybody is served.
+  void serve_identities();
   std::shared_ptr<const Settings> settings() const;
   // The mode stays what it was at the start. Writes what came of it to the audit log.
   base::Status reload();
@@ -60,7 +62,7 @@ class Guard {
   explicit Guard(GuardOptions options);
   base::Result<Settings> read(uint64_t token_generation, const std::string& old_token) const;
 
-  const GuardOptions options_;
+  GuardOptions options_;  // constant while anybody is served
   AuditLog audit_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;  // guarded by mutex_, and so are those below

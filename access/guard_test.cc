@@ -98,6 +98,21 @@ TEST_F(Guarded, KeepsItsMode) {
   EXPECT_NE(failed.message().find("start it again"), std::string::npos);
 }
 
+TEST_F(Guarded, KnowsCertificatesWhenItHasACertificateAuthority) {
+  options_.token_file.clear();
+  auto guard = Guard::create(options_);
+  ASSERT_TRUE(guard.ok());
+  Evidence loopback;
+  loopback.local = true;
+  EXPECT_EQ((*guard)->recognize(loopback).role, Role::kUser);
+  (*guard)->serve_identities();
+  EXPECT_EQ((*guard)->recognize(loopback).role, Role::kNone);
+  loopback.certificate = "spiffe://lab/operator/alice";
+  EXPECT_EQ((*guard)->recognize(loopback).role, Role::kOperator);
+  ASSERT_TRUE((*guard)->reload().ok());
+  EXPECT_EQ((*guard)->settings()->mode, Mode::kIdentity);
+}
+
 TEST_F(Guarded, RefusesWhatItMustRecordAndCannot) {
   options_.audit_file = "/dev/full";
   write(options_.policy_file, "audit_required = true");

@@ -10,7 +10,7 @@ namespace tendril::cli {
 namespace {
 
 base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions& options) {
-  auto asked = reach(options);
+  auto asked = reach_to_administer(options);
   if (!asked.ok()) return asked.status();
   if (asked->servers.endpoints.size() != 1) {
     return base::Status(base::Code::kInvalid,

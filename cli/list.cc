@@ -14,7 +14,7 @@ namespace {
 // Asks every server. A server that fails is named on stderr and makes the command fail. The others
 // are shown anyway.
 base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bool* failed) {
-  auto asked = reach(options);
+  auto asked = reach_to_administer(options);
   if (!asked.ok()) return asked.status();
   std::vector<view::ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
   *failed = !all_answer(views);

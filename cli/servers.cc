@@ -11,6 +11,7 @@
 
 #include "cli/complain.h"
 #include "config/credentials.h"
+#include "config/local_sockets.h"
 #include "config/servers.h"
 
 namespace tendril::cli {
@@ -45,6 +46,17 @@ base::Result<Reach> reach(const CommonOptions& options) {
   found.connect.patience = [](const std::string& line) {
     fprintf(stderr, "tendril: %s\n", line.c_str());
   };
+  return found;
+}
+
+base::Result<Reach> reach_to_administer(const CommonOptions& options) {
+  auto found = reach(options);
+  if (!found.ok() || found->servers.source != "default") return found;
+  for (session::Endpoint& endpoint : found->servers.endpoints) {
+    for (const std::string& path : config::administrators_sockets(endpoint.port)) {
+      if (endpoint.unix_path.empty() && access(path.c_str(), W_OK) == 0) endpoint.unix_path = path;
+    }
+  }
   return found;
 }
 

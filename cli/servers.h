@@ -29,6 +29,9 @@ struct Reach {
   session::ConnectOptions connect;
 };
 base::Result<Reach> reach(const CommonOptions& options);
+// The same for commands that look at leases or change them. If nobody named a server, this
+// machine's is asked by its administrators' socket, if this user may use that.
+base::Result<Reach> reach_to_administer(const CommonOptions& options);
 
 using view::ServerView;
 // Asks all servers at once.

@@ -106,7 +106,7 @@ class Top {
 }  // namespace
 
 int top(const TopOptions& options) {
-  auto asked = reach(options);
+  auto asked = reach_to_administer(options);
   if (!asked.ok()) return complain(kFailed, asked.status());
   stop_at_signals();
   return Top(options, asked->servers.endpoints, asked->connect).run();

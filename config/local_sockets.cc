@@ -13,12 +13,11 @@ std::string sockets_of_user() {
   return folder.empty() || folder[0] != '/' ? std::string() : folder + "/tendril";
 }
 
-std::vector<std::string> local_sockets(uint16_t port) {
+std::vector<std::string> administrators_sockets(uint16_t port) {
   std::vector<std::string> paths;
-  for (const char* name : {kAdministratorsSocket, kUsersSocket}) {
-    for (const std::string& folder : {sockets_of_user(), sockets_of_root()}) {
-      if (!folder.empty()) paths.push_back(folder + "/" + std::to_string(port) + "/" + name);
-    }
+  for (const std::string& folder : {sockets_of_user(), sockets_of_root()}) {
+    if (!folder.empty())
+      paths.push_back(folder + "/" + std::to_string(port) + "/" + kAdministratorsSocket);
   }
   return paths;
 }

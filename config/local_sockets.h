@@ -17,7 +17,7 @@ inline constexpr char kUsersSocket[] = "users";                    // for everyb
 std::string sockets_of_root();
 std::string sockets_of_user();
 
-// Sockets of the server with this port, those that prove most first. They need not exist.
-std::vector<std::string> local_sockets(uint16_t port);
+// Where the administrators' socket of a server with this port may be, this user's own server first.
+std::vector<std::string> administrators_sockets(uint16_t port);
 
 }  // namespace tendril::config

@@ -198,11 +198,12 @@ Status DaemonImpl::make_guard() {
   options.token_file = options_.token_file;
   options.policy_file = options_.policy_file;
   options.server = host_;
-  // A server that nobody else can reach keeps no audit log unless told to.
+  // A server for its own host alone keeps no audit log unless told to.
   const auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
   const bool automatic = options_.audit_file == "auto";
   if (automatic) {
-    if (token.ok() && !token.value().empty()) options.audit_file = default_audit_file();
+    if (!options_.listen.empty() || (token.ok() && !token.value().empty()))
+      options.audit_file = default_audit_file();
   } else if (options_.audit_file != "off") {
     options.audit_file = options_.audit_file;
   }
