@@ -28,12 +28,12 @@ namespace {
 constexpr uint64_t kStop = 0, kWake = 1, kFirstListener = 2, kFirstWatched = 1000,
                    kFirstConnection = 2000;
 constexpr size_t kBufferBytes = 64u << 10;
-constexpr int kAcceptsAtOnce = 256;
+constexpr int kAcceptsAtOnce = 64;
 constexpr int kEventsAtOnce = 256;
 constexpr int kTickMs = 250;
 // A handshake of TLS takes this thread 0.2 ms. Those of a crowd must not add up before an honest
 // client is read.
-constexpr size_t kDeferredAtOnce = 32;
+constexpr size_t kDeferredAtOnce = 64;  // no fewer than are accepted
 constexpr size_t kQuickThreads = 4, kListThreads = 1, kLeaseThreads = 16;
 constexpr uint64_t kNewsAfterNs = 2'000'000'000;
 constexpr uint64_t kNewsEveryNs = 2'000'000'000;
@@ -200,14 +200,26 @@ void Reception::welcome(base::Fd fd) {
   if (!add(entry->connection.descriptor(), entry->events, entry->number).ok()) return;
   entries_[entry->number] = std::move(owned);
   const auto gone = entries_.find(strangers_.arrive(entry->number, peer.address));
-  if (gone == entries_.end()) return;
+  if (gone != entries_.end()) dismiss(gone->second.get());
+}
+
+void Reception::dismiss(Entry* entry) {
+  const uint64_t number = entry->number;
+  uint8_t first = 0;
+  const ssize_t got = recv(entry->connection.descriptor(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 1 && first == uint8_t(wire::kHelloMagic & 0xff)) {
+    entry->deferred = false;
+    if (!read_from(entry)) return;
+    advance(entry);
+    if (entries_.count(number) == 0 || entry->member) return;
+  }
   uint64_t before = 0;
-  const std::string& address = gone->second->connection.peer().address;
+  const std::string& address = entry->connection.peer().address;
   if (options_.repeats->due("strangers", base::now_ns(), &before)) {
     log(Level::kWarning, "%s: too many connections that say nothing; the oldest are dropped%s",
         address.c_str(), Repeats::text(before).c_str());
   }
-  drop(gone->second.get());
+  drop(entry);
 }
 
 Status Reception::enter(Entry* entry, Standing standing) {

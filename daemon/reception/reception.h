@@ -25,11 +25,12 @@
 namespace tendril::daemon {
 
 struct ReceptionOptions {
-  std::string host;                     // for messages
-  uint32_t connections_max = 4096;      // of those who may ask
-  uint32_t administrators_kept = 64;    // places beyond these, for administrators
-  uint32_t strangers_max = 2048;        // of those who have proven nothing
-  uint32_t strangers_of_address = 256;  // of these, from one address
+  std::string host;                   // for messages
+  uint32_t connections_max = 4096;    // of those who may ask
+  uint32_t administrators_kept = 64;  // places beyond these, for administrators
+  // Of those who have proven nothing. In the handshake of TLS each has 40 KB.
+  uint32_t strangers_max = 3072;
+  uint32_t strangers_of_address = 1024;  // of these, from one address
   uint32_t attaches_at_once = 8;
   // Makes the handler of a new connection.
   std::function<std::shared_ptr<session::ControlHandler>(const session::Peer&)> handler;
@@ -64,6 +65,8 @@ class Reception {
   base::Status enter(Entry* entry, session::Standing standing);
   // False: there are no descriptors, and no stranger can be sent away.
   bool make_room();
+  // Drops a stranger for which there is no room, unless what it has sent makes it none.
+  void dismiss(Entry* entry);
 
   void handle(uint64_t number, uint32_t events);
   bool read_from(Entry* entry);

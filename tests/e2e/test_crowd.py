@@ -155,9 +155,25 @@ class Strangers(unittest.TestCase):
                     f"{seconds:.2f} s, tendrild has {harness.resident_kib(server.pid) >> 10} MiB"
                 )
 
+    def test_a_burst_from_one_address_is_served(self):
+        hello = number(1, 2 | 2 << 16, "<I") + record(3, "one of many")
+        hello = b"TNRD" + struct.pack("<IHHI", len(hello), 0, 0, 0) + hello
+        with Server() as server:
+            sockets = [socket.socket() for _ in range(1500)]
+            for one in sockets:
+                self.addCleanup(one.close)
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", server.port))
+            for one in sockets:
+                one.setblocking(True)
+                one.settimeout(20)
+                one.sendall(hello)
+            for one in sockets:
+                self.assertEqual(one.recv(4), b"TNRD")
+
     def test_one_line_for_many_strangers(self):
         with Server() as server:
-            with Crowd(server, 2000):
+            with Crowd(server, 3500):
                 self.check_served(server)
             lines = [line for line in server.log().splitlines() if "say nothing" in line]
             self.assertLessEqual(len(lines), 3)
