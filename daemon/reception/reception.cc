@@ -9,9 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/clock.h"
 #include "daemon/log.h"
 

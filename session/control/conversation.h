@@ -40,8 +40,6 @@ class Conversation {
   void complete(Outcome outcome, uint64_t now_ns);
   // Tells the client why its request waits, if it wants to know.
   void tell(const wire::News& news, uint64_t now_ns);
-  // Sends nothing more than what waits, then is over.
-  void end() { ending_ = true; }
 
   // What to send now. *riding: a descriptor that goes with the first byte, or -1.
   const uint8_t* output(size_t* bytes, int* riding) const;
