@@ -159,15 +159,11 @@ class Strangers(unittest.TestCase):
         hello = number(1, 2 | 2 << 16, "<I") + record(3, "one of many")
         hello = b"TNRD" + struct.pack("<IHHI", len(hello), 0, 0, 0) + hello
         with Server() as server:
-            sockets = [socket.socket() for _ in range(1500)]
-            for one in sockets:
-                self.addCleanup(one.close)
-                one.setblocking(False)
-                one.connect_ex(("127.0.0.1", server.port))
-            for one in sockets:
-                one.setblocking(True)
-                one.settimeout(20)
-                one.sendall(hello)
+            sockets = []
+            for _ in range(1500):
+                sockets.append(harness.raw_connection(server))
+                self.addCleanup(sockets[-1].close)
+                sockets[-1].sendall(hello)
             for one in sockets:
                 self.assertEqual(one.recv(4), b"TNRD")
 
