@@ -66,6 +66,8 @@ class Places:
         found = [path for path in self.runtime.rglob("*") if not path.is_dir()]
         found = [str(path) for path in found if not (killed and path.is_socket())]
         found += [str(path) for path in self.root.rglob("*.part")]
+        if not killed:
+            found += [str(path) for path in pathlib.Path("/run/tendril").glob(f"{port}/*")]
         names = pathlib.Path("/proc/net/unix").read_text(encoding="ascii").split()
         found += [name for name in names if f"tendril-{port}" in name]
         # A daemon that was killed cannot remove its groups. The next one does. They are empty.
