@@ -195,8 +195,10 @@ bool Checkup::check_driver() {
   auto list = control_->list();
   if (!list.ok()) return step("driver", false, list.status().message());
   std::string names;
-  for (const wire::GpuRecord& gpu : list->gpus)
+  for (const wire::GpuRecord& gpu : list->gpus) {
     names += (names.empty() ? "" : ", ") + view::safe(gpu.name);
+    if (gpu.pageable_access) names += " (its kernels reach all memory of their worker process)";
+  }
   return step("driver", !list->gpus.empty(),
               base::format("%s, CUDA %u.%u, %zu GPU%s: ", view::safe(list->driver).c_str(),
                            list->driver_version / 1000, list->driver_version % 1000 / 10,

@@ -187,6 +187,8 @@ void CommandLine::add_serve() {
                   "(default: a quarter of "
                   "--context-memory)")
       ->type_name("SIZE");
+  sub->add_flag("--allow-pageable-access", o.allow_pageable_access,
+                "Lend GPUs to others whose kernels reach all memory of their process (HMM, ATS)");
   sub->add_option("--metrics", o.metrics,
                   "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");

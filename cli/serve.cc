@@ -76,6 +76,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.calls = options.filter.empty() ? "" : library_path(options.filter);
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
+  out.allow_pageable_access = options.allow_pageable_access;
   out.metrics = options.metrics;
   out.sharing.hardware_slices = options.hardware_slices != "off";
   out.sharing.turns = options.turns != "off";

@@ -24,6 +24,7 @@
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
+#include "daemon/containment/pageable.h"
 #include "daemon/host/local_files.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
@@ -340,6 +341,9 @@ Status DaemonImpl::prepare() {
   Status status = make_guard();
   if (status.ok()) status = open_listeners();
   if (status.ok()) status = open_gpus();
+  if (status.ok())
+    status = check_pageable_access(inventory_, guard_->settings()->mode != access::Mode::kOpen,
+                                   options_.allow_pageable_access);
   if (!status.ok()) return status;
   status = open_workers();
   if (!status.ok()) return status;
@@ -445,6 +449,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
     gpu.uuid = device.uuid;
     gpu.pci_bus_id = device.pci_bus_id;
     gpu.memory_total_bytes = device.memory_total_bytes;
+    gpu.pageable_access = device.pageable_access;
     monitor_->fill(&gpu);
     reply.gpus.push_back(std::move(gpu));
   }

@@ -43,6 +43,7 @@ struct DaemonOptions {
   int64_t context_bytes = -1;  // cost of an empty context; -1: as measured
   int64_t code_bytes =
       -1;  // reserved for a process' code and the driver's objects; -1: a part of context_bytes
+  bool allow_pageable_access = false;  // lend GPUs that reach all memory of their process
   uint32_t connections_max = 4096;
   std::string product_version;
 };

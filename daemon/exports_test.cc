@@ -12,6 +12,9 @@ using wire::ExportAnswer;
 using wire::ExportKind;
 
 constexpr uint32_t kGpu = 3, kUser = 7;
+constexpr uint64_t kLease = 10, kOtherLease = 11;
+
+Exports::Peer peer(uint64_t session, uint64_t lease = kLease) { return {session, lease, kUser}; }
 
 wire::ExportRecord record_of(ExportKind kind, uint64_t bytes = 0) {
   wire::ExportRecord record = {};
@@ -29,16 +32,17 @@ class ExportsTest : public ::testing::Test {
   wire::ExportRecord publish(uint64_t session, ExportKind kind, uint64_t bytes = 0) {
     wire::ExportRecord record = record_of(kind, bytes);
     base::Fd fd = kind == ExportKind::kAllocation ? descriptor() : base::Fd();
-    EXPECT_EQ(exports_.publish(session, kUser, &record, std::move(fd)), ExportAnswer::kDone);
+    EXPECT_EQ(exports_.publish(peer(session), &record, std::move(fd)), ExportAnswer::kDone);
     return record;
   }
   ExportAnswer fetch(uint64_t session, wire::ExportRecord record, uint32_t user = kUser) {
     fetched_ = record;
-    return exports_.fetch(session, user, &fetched_, &fd_);
+    return exports_.fetch({session, kLease, user}, &fetched_, &fd_, &charges_);
   }
   Exports exports_{16};
   wire::ExportRecord fetched_ = {};
   int fd_ = -1;
+  bool charges_ = false;
 };
 
 TEST_F(ExportsTest, TokenOpensWhatItNames) {
@@ -73,22 +77,49 @@ TEST_F(ExportsTest, OnlyTheOwnerWithdraws) {
   EXPECT_EQ(exports_.size(), 0u);
 }
 
-TEST_F(ExportsTest, OpenersPayForMemoryThatItsOwnerFreed) {
+TEST_F(ExportsTest, TheLeasePaysForMemoryThatItsOwnerFreed) {
   const wire::ExportRecord memory = publish(1, ExportKind::kMemory, 100);
   EXPECT_EQ(fetch(2, memory), ExportAnswer::kDone);
   EXPECT_EQ(fetch(2, memory), ExportAnswer::kDone);
   EXPECT_EQ(fetch(3, memory), ExportAnswer::kDone);
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 0u) << "the owner pays";
+  EXPECT_FALSE(charges_);
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 0u) << "the owner pays";
   EXPECT_TRUE(exports_.withdraw(1, memory, true));
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u) << "once, however often it is open";
-  EXPECT_EQ(exports_.orphaned_bytes(3, kGpu), 0u);
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu + 1), 0u);
-  exports_.release(2, memory);
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
-  EXPECT_TRUE(exports_.release(2, memory));
-  EXPECT_EQ(exports_.orphaned_bytes(3, kGpu), 100u) << "the next one pays";
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 100u) << "once, however often it is open";
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu + 1), 0u);
+  EXPECT_EQ(exports_.charged_bytes(kOtherLease, kGpu), 0u);
+  EXPECT_FALSE(exports_.release(2, memory));
+  EXPECT_FALSE(exports_.release(2, memory));
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 100u) << "the next one has it open";
   EXPECT_TRUE(exports_.end(3));
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 0u);
   EXPECT_EQ(exports_.size(), 0u);
+}
+
+TEST_F(ExportsTest, AnotherLeasePaysFromTheOpeningOn) {
+  const wire::ExportRecord memory = publish(1, ExportKind::kMemory, 100);
+  const wire::ExportRecord block = publish(1, ExportKind::kPoolPointer, 100);
+  wire::ExportRecord asked = memory;
+  EXPECT_EQ(exports_.fetch(peer(4, kOtherLease), &asked, &fd_, &charges_), ExportAnswer::kDone);
+  EXPECT_TRUE(charges_);
+  EXPECT_EQ(exports_.fetch(peer(5, kOtherLease), &asked, &fd_, &charges_), ExportAnswer::kDone);
+  EXPECT_FALSE(charges_) << "the lease pays already";
+  EXPECT_EQ(exports_.charged_bytes(kOtherLease, kGpu), 100u);
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 0u);
+  exports_.end(1);
+  EXPECT_EQ(exports_.charged_bytes(kOtherLease, kGpu), 100u)
+      << "it had room for that from the start";
+  EXPECT_FALSE(exports_.release(4, memory));
+  EXPECT_TRUE(exports_.release(5, memory));
+  EXPECT_EQ(exports_.charged_bytes(kOtherLease, kGpu), 0u);
+  EXPECT_EQ(exports_.release(4, block), false) << "nobody had it open";
+  EXPECT_EQ(exports_.size(), 0u);
+}
+
+TEST_F(ExportsTest, ABlockOfAPoolKeepsItsPages) {
+  wire::ExportRecord block = publish(1, ExportKind::kPoolPointer, 100);
+  EXPECT_EQ(exports_.fetch(peer(4, kOtherLease), &block, &fd_, &charges_), ExportAnswer::kDone);
+  EXPECT_EQ(exports_.charged_bytes(kOtherLease, kGpu), 2u << 20);
 }
 
 TEST_F(ExportsTest, ClosedDescriptorLeavesTheChargeWithTheOwner) {
@@ -96,9 +127,9 @@ TEST_F(ExportsTest, ClosedDescriptorLeavesTheChargeWithTheOwner) {
   EXPECT_EQ(fetch(2, allocation), ExportAnswer::kDone);
   EXPECT_FALSE(exports_.withdraw(1, allocation, false));
   EXPECT_EQ(fetch(3, allocation), ExportAnswer::kUnknown);
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 0u);
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 0u);
   EXPECT_TRUE(exports_.withdraw(1, allocation, true));
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 100u);
 }
 
 TEST_F(ExportsTest, EndOfTheOwnerLeavesOrphans) {
@@ -107,7 +138,7 @@ TEST_F(ExportsTest, EndOfTheOwnerLeavesOrphans) {
   EXPECT_EQ(fetch(2, kept), ExportAnswer::kDone);
   EXPECT_TRUE(exports_.end(1));
   EXPECT_EQ(exports_.size(), 1u);
-  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
+  EXPECT_EQ(exports_.charged_bytes(kLease, kGpu), 100u);
   EXPECT_EQ(fetch(3, kept), ExportAnswer::kUnknown);
 }
 
@@ -115,7 +146,7 @@ TEST_F(ExportsTest, DescriptorsAreFewForEachSession) {
   wire::ExportRecord first = {};
   for (int i = 0; i < 4; ++i) first = publish(1, ExportKind::kAllocation);
   wire::ExportRecord record = record_of(ExportKind::kAllocation);
-  EXPECT_EQ(exports_.publish(1, kUser, &record, descriptor()), ExportAnswer::kFull);
+  EXPECT_EQ(exports_.publish(peer(1), &record, descriptor()), ExportAnswer::kFull);
   publish(2, ExportKind::kAllocation);
   exports_.withdraw(1, first, false);
   publish(1, ExportKind::kAllocation);
@@ -123,10 +154,10 @@ TEST_F(ExportsTest, DescriptorsAreFewForEachSession) {
     for (int i = 0; i < 4 && (session != 5 || i < 3); ++i)
       publish(session, ExportKind::kAllocation);
   }
-  EXPECT_EQ(exports_.publish(6, kUser, &record, descriptor()), ExportAnswer::kFull)
+  EXPECT_EQ(exports_.publish(peer(6), &record, descriptor()), ExportAnswer::kFull)
       << "all 16 in use";
   exports_.end(1);
-  EXPECT_EQ(exports_.publish(6, kUser, &record, descriptor()), ExportAnswer::kDone);
+  EXPECT_EQ(exports_.publish(peer(6), &record, descriptor()), ExportAnswer::kDone);
 }
 
 // A hostile worker may claim any size for what it exports.
@@ -140,7 +171,7 @@ TEST_F(ExportsTest, SizesThatAreNoneDoNoHarm) {
   exports_.release(2, two);
   EXPECT_EQ(exports_.size(), 0u);
   wire::ExportRecord record = record_of(ExportKind::kMemory, UINT64_MAX);
-  EXPECT_EQ(exports_.publish(1, kUser, &record, {}), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.publish(peer(1), &record, {}), ExportAnswer::kUnknown);
 }
 
 TEST_F(ExportsTest, IsBounded) {
@@ -149,18 +180,18 @@ TEST_F(ExportsTest, IsBounded) {
   size_t count = 0;
   for (; answer == ExportAnswer::kDone && count <= kExportsPerSessionMax; ++count) {
     record = record_of(ExportKind::kEvent);
-    answer = exports_.publish(1, kUser, &record, {});
+    answer = exports_.publish(peer(1), &record, {});
   }
   EXPECT_EQ(answer, ExportAnswer::kFull);
   EXPECT_EQ(exports_.size(), kExportsPerSessionMax);
   record = record_of(ExportKind::kEvent);
-  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kDone);
+  EXPECT_EQ(exports_.publish(peer(2), &record, {}), ExportAnswer::kDone);
   record = record_of(ExportKind::kMemory);
-  EXPECT_EQ(exports_.publish(2, kUser, &record, descriptor()), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.publish(peer(2), &record, descriptor()), ExportAnswer::kUnknown);
   record = record_of(ExportKind::kPool);
-  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.publish(peer(2), &record, {}), ExportAnswer::kUnknown);
   record = record_of(static_cast<ExportKind>(99));
-  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.publish(peer(2), &record, {}), ExportAnswer::kUnknown);
 }
 
 }  // namespace

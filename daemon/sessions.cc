@@ -259,13 +259,25 @@ void Sessions::charge_own(Lease* lease) {
     bool first = true;
     for (uint32_t before = 0; before < slice; ++before)
       first = first && lease->slices[before].gpu_index != gpu;
-    for (const auto& [tally, session_id] : lease->sessions)
-      bytes += first ? exports_.orphaned_bytes(session_id, gpu) : 0;
+    bytes += first ? exports_.charged_bytes(lease->id, gpu) : 0;
     lease->accounting->get()->used_bytes[slice][kDaemonTally] = bytes;
   }
 }
 
+// The first slice that is charged more than its memory; -1: none is.
+int Sessions::over_quota(const Lease& lease) const {
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+    if (charged_bytes(*lease.accounting->get(), slice) > lease.slices[slice].memory_bytes)
+      return static_cast<int>(slice);
+  }
+  return -1;
+}
+
 void Sessions::drop_session(Session* session) {
+  // What others have open of its memory is charged before its own account is cleared.
+  if (exports_.end(session->id)) {
+    for (const auto& [id, lease] : leases_) charge_own(lease.get());
+  }
   const auto found = leases_.find(session->lease_id);
   if (found != leases_.end()) {
     Lease& lease = *found->second;
@@ -281,13 +293,11 @@ void Sessions::drop_session(Session* session) {
     forget_session(found->second->owner);
   }
   arbiter_->leave(session->id);
-  if (exports_.end(session->id)) {
-    for (const auto& [id, lease] : leases_) charge_own(lease.get());
-  }
   if (session->packed_server != 0) packed_->give_back(session->packed_server);
   const uint64_t lease_id = session->lease_id;
   sessions_.erase(session->id);  // may destroy *session
   drop_lease_if_done(lease_id);
+  freed_.notify_all();
 }
 
 void Sessions::drop_lease_if_done(uint64_t lease_id) {
@@ -396,7 +406,7 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
   if (session == nullptr || session->worker == nullptr) return;
-  const uint32_t user = pool_->user_of(*session->worker);
+  const Exports::Peer peer = {session_id, session->lease_id, pool_->user_of(*session->worker)};
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kExport;
   message.exported = request.record;
@@ -404,26 +414,36 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     message.reserved = static_cast<uint32_t>(with);
     session->worker->answer(message, descriptor);
   };
-  bool orphans = false;
+  const auto recharge = [this](bool changed) {
+    for (auto lease = leases_.begin(); changed && lease != leases_.end(); ++lease)
+      charge_own(lease->second.get());
+  };
   int descriptor = -1;
   switch (request.kind) {
     case wire::WorkerRequestKind::kPublish:
-      answer(exports_.publish(session_id, user, &message.exported, std::move(fd)), -1);
+      answer(exports_.publish(peer, &message.exported, std::move(fd)), -1);
       break;
     case wire::WorkerRequestKind::kFetch: {
-      const wire::ExportAnswer found =
-          exports_.fetch(session_id, user, &message.exported, &descriptor);
+      bool charges = false;
+      wire::ExportAnswer found = exports_.fetch(peer, &message.exported, &descriptor, &charges);
+      recharge(charges);
+      Lease* const lease = leases_[session->lease_id].get();
+      if (charges && over_quota(*lease) >= 0) {
+        recharge(exports_.release(session_id, message.exported));
+        found = wire::ExportAnswer::kFull;
+        descriptor = -1;
+      }
       answer(found, descriptor);
       break;
     }
     case wire::WorkerRequestKind::kWithdraw:
     case wire::WorkerRequestKind::kFreed:
-      orphans = exports_.withdraw(session_id, request.record,
-                                  request.kind == wire::WorkerRequestKind::kFreed);
-      answer(wire::ExportAnswer::kDone, -1);
+      recharge(exports_.withdraw(session_id, request.record,
+                                 request.kind == wire::WorkerRequestKind::kFreed));
+      answer(wire::ExportAnswer::kDone, -1);  // only now does the owner stop paying
       break;
     case wire::WorkerRequestKind::kRelease:
-      orphans = exports_.release(session_id, request.record);
+      recharge(exports_.release(session_id, request.record));
       break;
     case wire::WorkerRequestKind::kFindImage:
     case wire::WorkerRequestKind::kKeepImage:
@@ -434,8 +454,6 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kLearned:
       break;
   }
-  if (!orphans) return;
-  for (const auto& [id, lease] : leases_) charge_own(lease.get());
 }
 
 void Sessions::sweep() {

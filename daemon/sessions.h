@@ -196,6 +196,12 @@ class Sessions {
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);
+  static uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice);
+  int over_quota(const Lease& lease) const;
+  // Puts the session on its lease, if the lease's memory holds one more process. May wait for one
+  // that is ending. Sets session->tally.
+  base::Status take_seat(Hold* hold, Session* session);
+  base::Status no_room(const Lease& lease, uint32_t slice) const;
   base::Result<std::shared_ptr<WorkerProcess>> take_worker(const std::shared_ptr<Session>& session);
   // Puts the worker into its lease's group.
   void bound(uint64_t lease_id, WorkerProcess* worker);

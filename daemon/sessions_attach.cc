@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "config/quantity.h"
 #include "daemon/log.h"
 #include "daemon/sessions.h"
 
@@ -46,13 +47,6 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
     if (request.lease_id != 0) *limits = {false, "lease-secret", lease.status().message()};
     return lease.status();
   }
-  uint32_t tally = 0;
-  while (tally < kDaemonTally && (*lease)->sessions.count(tally) != 0) ++tally;
-  if (tally == kDaemonTally) {
-    return Status(Code::kExhausted, "the lease " + std::to_string((*lease)->id) +
-                                        " has its maximum of " + std::to_string(kDaemonTally) +
-                                        " attached processes");
-  }
   *limits = count_session((*lease)->owner);
   if (!limits->allowed) {
     (*lease)->ending |= (*lease)->implicit;
@@ -61,18 +55,74 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   }
   session->id = next_id_++;
   session->lease_id = (*lease)->id;
-  session->tally = tally;
   session->client = cleaned(request.client, (*lease)->owner);
   session->api = request.api;
   session->began_ns = base::now_ns();
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
   session->channels_joined.resize(session->channels_granted);
-  (*lease)->sessions[tally] = session->id;
-  charge_own(*lease);
-  session->expected = (*lease)->expecting;
-  (*lease)->expecting = false;
+  const access::Principal counted = (*lease)->owner;
+  const Status seated = take_seat(hold, session.get());
+  if (!seated.ok()) {
+    forget_session(counted);
+    const auto left = leases_.find(session->lease_id);
+    if (left != leases_.end()) left->second->ending |= left->second->implicit;
+    drop_lease_if_done(session->lease_id);
+    return seated;
+  }
+  Lease& seat_on = *leases_[session->lease_id];
+  session->expected = seat_on.expecting;
+  seat_on.expecting = false;
   sessions_[session->id] = session;
   return session;
+}
+
+Status Sessions::take_seat(Hold* hold, Session* session) {
+  // The program before this one may have ended a moment ago, and its worker not yet.
+  const base::Deadline while_ending(kComingFreeMs), at_least(kGraceMs + 200);
+  for (;;) {
+    const auto found = leases_.find(session->lease_id);
+    if (found == leases_.end() || found->second->ending)
+      return Status(Code::kRefused, "the lease " + std::to_string(session->lease_id) +
+                                        " ended while the program was attaching");
+    Lease& lease = *found->second;
+    uint32_t tally = 0;
+    while (tally < kDaemonTally && lease.sessions.count(tally) != 0) ++tally;
+    if (tally == kDaemonTally) {
+      return Status(Code::kExhausted, "the lease " + std::to_string(lease.id) +
+                                          " has its maximum of " + std::to_string(kDaemonTally) +
+                                          " attached processes");
+    }
+    lease.sessions[tally] = session->id;
+    charge_own(&lease);
+    const int full = over_quota(lease);
+    if (full < 0) {
+      session->tally = tally;
+      return Status();
+    }
+    lease.sessions.erase(tally);
+    charge_own(&lease);
+    bool ending = false;
+    for (const auto& [other, id] : lease.sessions) {
+      const std::shared_ptr<Session> sibling = find_session(id);
+      ending |= sibling != nullptr && (sibling->ending || sibling->client_gone);
+    }
+    const base::Deadline& deadline = ending ? while_ending : at_least;
+    if (deadline.passed()) return no_room(lease, static_cast<uint32_t>(full));
+    freed_.wait_for(*hold, std::chrono::milliseconds(std::min(deadline.left_ms(), 100)));
+  }
+}
+
+// Why a slice holds no further process.
+Status Sessions::no_room(const Lease& lease, uint32_t index) const {
+  const wire::SliceGrant& slice = lease.slices[index];
+  return Status(Code::kRefused,
+                "lease " + std::to_string(lease.id) + " has no room for another process: its " +
+                    std::to_string(lease.sessions.size()) + " hold " +
+                    config::format_size(charged_bytes(*lease.accounting->get(), index)) +
+                    " of its " + config::format_size(slice.memory_bytes) + " on GPU " +
+                    std::to_string(slice.gpu_index) + ", and each process takes " +
+                    config::format_size(book_.process_bytes(slice.gpu_index)) +
+                    " for its context and code. End one of them, or take a larger slice (-m)");
 }
 
 // The driver shares memory only between processes of one user. A program's processes share one
@@ -228,7 +278,8 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   message.assignment.bulk_channels = session.channels_granted;
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& slice = lease.slices[i];
-    message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes};
+    message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes,
+                                    book_.context_bytes(slice.gpu_index)};
   }
   const auto seat = arbiter_->join(session.id, lease.id);
   if (!seat.ok()) return seat.status();

@@ -8,12 +8,6 @@
 namespace tendril::daemon {
 namespace {
 
-uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
-  uint64_t sum = 0;
-  for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
-  return sum;
-}
-
 // 0: the process is gone.
 uint64_t processor_ns(pid_t pid) {
   clockid_t clock = 0;
@@ -24,6 +18,12 @@ uint64_t processor_ns(pid_t pid) {
 }
 
 }  // namespace
+
+uint64_t Sessions::charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
+  uint64_t sum = 0;
+  for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
+  return sum;
+}
 
 void Sessions::describe(const access::Principal* viewer, const wire::ListRequest& request,
                         wire::ListReply* reply) {

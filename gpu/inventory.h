@@ -23,6 +23,8 @@ struct DeviceFacts {
   // context (500-600 MB on an H200, 0 on the software GPU).
   uint64_t memory_taken_bytes = 0;
   uint32_t processors = 0;  // streaming multiprocessors; 0: the driver does not say
+  // Kernels can read and write all memory of their process (HMM, ATS).
+  bool pageable_access = false;
 };
 
 // An API that the worker executable serves, and the digest of its messages.

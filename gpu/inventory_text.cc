@@ -73,11 +73,14 @@ bool number(const std::string& text, uint64_t max, uint64_t* out) {
 }
 
 bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
-  uint64_t index = 0, processors = 0;
-  if (fields.size() < 8 || !number(fields[1], kDevicesMax, &index)) return false;
+  uint64_t index = 0, processors = 0, pageable = 0;
+  if (fields.size() < 9 || !number(fields[8], 1, &pageable) ||
+      !number(fields[1], kDevicesMax, &index))
+    return false;
   device->index = static_cast<uint32_t>(index);
   if (!number(fields[5], UINT32_MAX, &processors)) return false;
   device->processors = static_cast<uint32_t>(processors);
+  device->pageable_access = pageable != 0;
   device->pci_bus_id = fields[6].substr(0, 64);
   device->name = fields[7].substr(0, 256);
   return from_hex(fields[2], &device->uuid) &&
@@ -109,7 +112,8 @@ std::string inventory_to_text(const Inventory& inventory) {
     text += std::string(kDeviceLine) + '\t' + std::to_string(device.index) + '\t' +
             to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
             std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) +
-            '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\n';
+            '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\t' +
+            (device.pageable_access ? '1' : '0') + '\n';
   }
   for (const ApiRecord& api : inventory.apis) {
     text +=

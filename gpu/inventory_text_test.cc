@@ -17,6 +17,7 @@ Inventory two_apis() {
   device.pci_bus_id = "0000:01:00.0";
   device.memory_total_bytes = uint64_t{8} << 30;
   device.processors = 132;
+  device.pageable_access = true;
   inventory.devices.push_back(device);
   inventory.apis = {{"cuda", 0x0123456789abcdefu}, {"tiny", 1}};
   return inventory;
@@ -30,6 +31,7 @@ TEST(InventoryText, ThereAndBack) {
   EXPECT_EQ(read->devices[0].name, "Test Device");
   EXPECT_EQ(read->devices[0].uuid, "0123456789abcdef");
   EXPECT_EQ(read->devices[0].processors, 132u);
+  EXPECT_TRUE(read->devices[0].pageable_access);
   ASSERT_EQ(read->apis.size(), 2u);
   EXPECT_EQ(read->apis[0].name, "cuda");
   EXPECT_EQ(read->apis[0].digest, 0x0123456789abcdefu);

@@ -28,6 +28,7 @@ struct AssignedSlice {
   uint32_t gpu_index;  // ordinal in the driver's own numbering
   uint32_t share_millionths;
   uint64_t memory_bytes;
+  uint64_t context_bytes;  // what an empty context takes
 };
 
 // WorkerMessage::reserved of kStart.

@@ -73,6 +73,7 @@ void visit(V& v, GpuRecord& m) {
   v(12, m.memory_promised_bytes);
   v(13, m.process_bytes);
   v(14, m.packed);
+  v.unless_empty(15, m.pageable_access);
 }
 
 template <typename V>

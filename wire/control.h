@@ -118,6 +118,7 @@ struct GpuRecord {
   // a process needs before it allocates anything, and whether the GPU's tenants are packed.
   uint64_t memory_usable_bytes = 0, memory_promised_bytes = 0, process_bytes = 0;
   bool packed = false;
+  bool pageable_access = false;  // kernels reach all memory of their worker process
   // From the vendor's monitoring library, if the server has it; -1: unknown.
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
 };

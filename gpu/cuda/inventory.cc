@@ -67,6 +67,12 @@ base::Result<DeviceFacts> facts_of(const Driver& driver, int ordinal) {
           CUDA_SUCCESS) {
     facts.processors = static_cast<uint32_t>(std::max(processors, 0));
   }
+  int pageable = 0;
+  if (driver.cuDeviceGetAttribute != nullptr &&
+      driver.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device) ==
+          CUDA_SUCCESS) {
+    facts.pageable_access = pageable != 0;
+  }
   facts.memory_taken_bytes = memory_taken(driver, device);
   return facts;
 }

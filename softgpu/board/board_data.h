@@ -15,7 +15,7 @@
 namespace tendril::softgpu {
 
 inline constexpr uint64_t kMagic = 0x44524f4254465354;
-inline constexpr uint32_t kLayout = 3;
+inline constexpr uint32_t kLayout = 4;
 inline constexpr unsigned kMaxProcesses = 2048, kMaxJobs = 8192;
 inline constexpr unsigned kBuckets = 17;  // sixteen complete ones, and the current one
 inline constexpr int64_t kBucketNs = 62'500'000;

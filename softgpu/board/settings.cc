@@ -165,6 +165,15 @@ constexpr Knob kKnobs[] = {
     {"memory_mb", false, true,
      EACH((clamped(v, 2, 1u << 19, &d.memory_bytes) && (d.memory_bytes <<= 20, true))),
      "memory in MiB"},
+    {"context_mb", false, true,
+     EACH((clamped(v, 0, 1u << 19, &d.context_bytes) && (d.context_bytes <<= 20, true))),
+     "what a context takes of the memory, in MiB"},
+    {"costs", false, false,
+     SET{return t.settings->card_costs = v == "card", v == "card" || v == "bytes";
+}
+, "bytes: what is asked for; card: pages, pieces of pools, local memory and streams as on a card"
+}
+,
     {"name", false, true, EACH((snprintf(d.name, sizeof d.name, "%s", v.c_str()), true)),
      "name, after the standard one"},
     {"capability", false, false,

@@ -32,6 +32,7 @@ struct DeviceSettings {
   double link = 25;         // bytes per ns between host and device
   int64_t launch_ns = 4000, copy_ns = 8000;
   int64_t slice_ns = 2'048'000, switch_ns = 200'000;
+  uint64_t context_bytes = 0;  // what a context takes
 };
 
 // Trivially copyable: it lies in memory shared between processes.
@@ -44,6 +45,7 @@ struct Settings {
   // a process that is silent for longer does not hold a simulated clock
   int64_t patience_ms = 1000;
   bool check_exact = false;        // kernels may touch allocations only, not whole pages
+  bool card_costs = false;         // memory is taken as a card's driver takes it
   bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];
 };

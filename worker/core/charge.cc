@@ -13,6 +13,12 @@ uint64_t Charge::quota(uint32_t slot) const {
              : 0;
 }
 
+uint64_t Charge::context_bytes(uint32_t slot) const {
+  return slot < assignment_.slice_count && slot < wire::kSlicesMax
+             ? assignment_.slices[slot].context_bytes
+             : 0;
+}
+
 uint64_t Charge::used(uint32_t slot) const {
   if (slot >= wire::kSlicesMax) return 0;
   if (accounting_ == nullptr) return local_[slot];
@@ -45,6 +51,13 @@ bool Charge::try_take(uint32_t slot, uint64_t bytes) {
   return false;
 }
 
+void Charge::take_anyway(uint32_t slot, uint64_t bytes) {
+  if (slot >= wire::kSlicesMax) return;
+  local_[slot] += bytes;
+  if (accounting_ != nullptr && assignment_.tally < wire::kTalliesMax)
+    accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);
+}
+
 void Charge::give_back(uint32_t slot, uint64_t bytes) {
   if (slot >= wire::kSlicesMax || bytes > local_[slot]) return;
   local_[slot] -= bytes;
@@ -60,7 +73,7 @@ void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* c
 void Charge::release_context(const void* context) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.context == context) {
-      give_back(it->second.slot, it->second.bytes);
+      give_back(it->second);
       it = items_.erase(it);
     } else {
       ++it;
@@ -68,10 +81,41 @@ void Charge::release_context(const void* context) {
   }
 }
 
-uint64_t Charge::hold(uint32_t slot, uint64_t bytes, const void* context) {
+void Charge::give_back(const Item& item) {
+  if (!item.place) return give_back(item.slot, item.bytes);
+  if (blocks_[{item.slot, item.kind}].give_back(*item.place))
+    give_back(item.slot, base::kGpuPageBytes);
+}
+
+void Charge::rename(uint64_t key, uint64_t to) {
+  auto item = items_.extract(key);
+  if (item.empty()) return;
+  release(to);
+  item.key() = to;
+  items_.insert(std::move(item));
+}
+
+uint64_t Charge::hold_block(uint32_t slot, Blocks kind, uint64_t bytes, const void* context) {
+  const uint64_t key = next_hold();
+  if (!base::shares_a_page(bytes)) {
+    if (bytes > quota(slot) || !take(slot, base::whole_pages(bytes))) return 0;
+    remember(key, slot, base::whole_pages(bytes), context);
+    return key;
+  }
+  if (!blocks_[{slot, kind}].fits(bytes) && !take(slot, base::kGpuPageBytes)) return 0;
+  bool fresh = false;
+  items_[key] = {slot, 0, context, kind, blocks_[{slot, kind}].take(bytes, &fresh)};
+  return key;
+}
+
+uint64_t Charge::next_hold() {
   constexpr uint64_t kHolds = uint64_t{0xc} << 60;  // neither an address nor the id of an object
+  return kHolds + ++holds_;
+}
+
+uint64_t Charge::hold(uint32_t slot, uint64_t bytes, const void* context) {
   if (!take(slot, bytes)) return 0;
-  const uint64_t key = kHolds + ++holds_;
+  const uint64_t key = next_hold();
   remember(key, slot, bytes, context);
   return key;
 }
@@ -79,7 +123,7 @@ uint64_t Charge::hold(uint32_t slot, uint64_t bytes, const void* context) {
 bool Charge::release(uint64_t key) {
   auto it = items_.find(key);
   if (it == items_.end()) return false;
-  give_back(it->second.slot, it->second.bytes);
+  give_back(it->second);
   items_.erase(it);
   return true;
 }

@@ -6,8 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
+#include "base/page_blocks.h"
 #include "wire/assignment.h"
 
 namespace tendril::worker {
@@ -21,10 +25,15 @@ class Charge {
   bool take(uint32_t slot, uint64_t bytes);
   // The same, but never calls on_shortage's function.
   bool try_take(uint32_t slot, uint64_t bytes);
+  // Charges what the driver holds already, even beyond the quota. Then nothing more is granted.
+  void take_anyway(uint32_t slot, uint64_t bytes);
   // `give_up` gives memory that a slot keeps back to the driver, and gives back its charge.
   void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;
+  // What an empty context takes on the slot's GPU. 0: this driver has no costs beyond memory that
+  // calls ask for (docs/decisions/0020-what-a-driver-takes.md).
+  uint64_t context_bytes(uint32_t slot) const;
   uint64_t used(uint32_t slot) const;  // by every worker of the lease
 
   // Notes what was charged for an address, pool block or allocation handle. So freeing needs no
@@ -35,6 +44,12 @@ class Charge {
   // Charges, remembers the charge under a new key, and returns the key. 0: the quota does not allow
   // it.
   uint64_t hold(uint32_t slot, uint64_t bytes, const void* context);
+  // The same for memory that has no address. Small blocks of one kind share pages, as the driver's
+  // do.
+  enum class Blocks : uint8_t { kArrays, kCode };
+  uint64_t hold_block(uint32_t slot, Blocks kind, uint64_t bytes, const void* context);
+  // What was charged under one key is now under another.
+  void rename(uint64_t key, uint64_t to);
   // A context is gone with all its memory: gives back what was charged for it.
   void release_context(const void* context);
 
@@ -43,10 +58,15 @@ class Charge {
     uint32_t slot;
     uint64_t bytes;
     const void* context;
+    Blocks kind = Blocks::kArrays;
+    std::optional<base::PageBlocks::Place> place = std::nullopt;  // it shares a page
   };
+  void give_back(const Item& item);
+  uint64_t next_hold();
   wire::Assignment assignment_;
   wire::AccountingPage* accounting_;  // may be null (tests)
   std::unordered_map<uint64_t, Item> items_;
+  std::map<std::pair<uint32_t, Blocks>, base::PageBlocks> blocks_;
   uint64_t local_[wire::kSlicesMax] = {};
   std::function<void(uint32_t)> give_up_;
   bool giving_up_ = false;

@@ -3,6 +3,7 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
+#include "worker/cuda/memory/context_memory.h"
 #include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
@@ -12,18 +13,30 @@ CUresult handle(Executor& executor, const wire::cuda::context_create_request& re
   Scope scope(executor);
   const CUdevice device = scope.device(request.slot);
   if (!scope.ok()) return scope.error();
+  ContextMemory& memory = executor.context_memory();
+  if (!memory.take_context(request.slot)) return CUDA_ERROR_OUT_OF_MEMORY;
   WorkerContext* context = executor.contexts().add(request.context);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) {
+    memory.give_back_context(request.slot);
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   CUcontext driver_context = nullptr;
   const CUresult result = executor.driver().cuCtxCreate_v2(
       &driver_context, request.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
   executor.contexts().forget_current();  // creation made it current in the driver
   if (result != CUDA_SUCCESS) {
+    memory.give_back_context(request.slot);
     executor.remove_context(request.context);
     return result;
   }
   CUcontext popped = nullptr;
   executor.driver().cuCtxPopCurrent_v2(&popped);
+  if (!memory.began(driver_context, request.slot)) {
+    executor.driver().cuCtxDestroy_v2(driver_context);
+    memory.give_back_context(request.slot);
+    executor.remove_context(request.context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   context->context = driver_context;
   context->slot = request.slot;
   executor.objects().bind(Kind::kContext, request.context, driver_context);

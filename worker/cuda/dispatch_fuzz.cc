@@ -104,7 +104,7 @@ CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned refe
 wire::Assignment assignment() {
   wire::Assignment a{};
   a.slice_count = kSlots;
-  for (uint32_t i = 0; i < kSlots; ++i) a.slices[i] = {i, 500'000, 64u << 20};
+  for (uint32_t i = 0; i < kSlots; ++i) a.slices[i] = {i, 500'000, 64u << 20, 1u << 20};
   return a;
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
 
@@ -82,6 +83,10 @@ const Layout* Layouts::ask(Executor& executor, uint64_t id, CUfunction function,
   const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
   if (index >= api::kIndexMax) {
     *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
+  }
+  if (!executor.context_memory().use_function(function, kernel)) {
+    *error = CUDA_ERROR_OUT_OF_MEMORY;
     return nullptr;
   }
   auto layout = std::make_unique<Layout>();
@@ -256,6 +261,8 @@ template <typename Request>
         executor.layouts().find(executor, request.function, function, kernel, &error);
     if (layout == nullptr) return error;
     if (!point_at(*layout, request.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  } else if (!executor.context_memory().may_launch(request.function, function, kernel)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUlaunchConfig config = config_of(request.shape, stream, attributes, count);
   if (!executor.gate().may_work(executor.context(), stream, request.function,

@@ -6,6 +6,7 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
+#include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -44,17 +45,29 @@ CUresult handle(Executor& executor, const wire::cuda::green_context_create_reque
   gpu::Driver& driver = executor.driver();
   if (driver.cuGreenCtxCreate == nullptr || driver.cuCtxFromGreenCtx == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
+  ContextMemory& memory = executor.context_memory();
+  if (!memory.take_context(request.slot)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgreenCtx green = nullptr;
   CUcontext made = nullptr;
   CUresult result = driver.cuGreenCtxCreate(&green, description, device, request.flags);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    memory.give_back_context(request.slot);
+    return result;
+  }
   result = driver.cuCtxFromGreenCtx(&made, green);
-  WorkerContext* context =
-      result == CUDA_SUCCESS ? executor.contexts().add(request.context) : nullptr;
+  if (result == CUDA_SUCCESS && !memory.began(made, request.slot))
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    driver.cuGreenCtxDestroy(green);
+    memory.give_back_context(request.slot);
+    return result;
+  }
+  WorkerContext* context = executor.contexts().add(request.context);
   if (context == nullptr || !executor.objects().bind(Kind::kGreenContext, request.green, green)) {
     if (context != nullptr) executor.remove_context(request.context);
     driver.cuGreenCtxDestroy(green);
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+    memory.ended(made);
+    return CUDA_ERROR_INVALID_HANDLE;
   }
   context->context = made;
   context->slot = request.slot;
@@ -86,12 +99,18 @@ CUresult handle(Executor& executor, const wire::cuda::green_stream_create_reques
   Scope scope(executor);
   CUgreenCtx green = scope.get<CUgreenCtx>(Kind::kGreenContext, request.green);
   if (!scope.ok()) return scope.error();
+  if (!executor.context_memory().take_stream()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUstream stream = nullptr;
   const CUresult result =
       executor.driver().cuGreenCtxStreamCreate(&stream, green, request.flags, request.priority);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    executor.context_memory().refused_stream();
+    return result;
+  }
+  executor.context_memory().began(stream);
   if (executor.objects().bind(Kind::kStream, request.stream, stream))
     return executor.streams().begin_apart(stream);
+  executor.context_memory().ended(stream);
   executor.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }

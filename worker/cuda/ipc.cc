@@ -194,8 +194,9 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_get_memory_request& re
   if (result != CUDA_SUCCESS) return result;
   reply.bytes = range.bytes;
   return share(executor, range.base,
-               record_of(executor, ExportKind::kMemory, executor.slot(), range.bytes), content,
-               &reply);
+               record_of(executor, ExportKind::kMemory, executor.slot(),
+                         PageCharge::bytes_around(range.base, range.bytes)),
+               content, &reply);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::ipc_open_memory_request& request,
@@ -383,7 +384,11 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_import_pool_pointer_re
   auto content = content_of<CUmemPoolPtrExportData>(record);
   CUdeviceptr address = 0;
   result = driver.cuMemPoolImportPointer(&address, pool, &content);
-  if (result != CUDA_SUCCESS) return result;
+  executor.ipc().opened(address, record);
+  if (result != CUDA_SUCCESS) {
+    executor.ipc().closed(address);
+    return result;
+  }
   reply.address = address;
   reply.bytes = record.bytes;
   return CUDA_SUCCESS;

@@ -130,30 +130,29 @@ CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& r
   if (pitched && (request.pitch_width == 0 ||
                   request.pitch_width > (uint64_t{1} << 40) / request.pitch_height))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t bytes = pitched ? request.pitch_width * request.pitch_height : request.bytes;
+  constexpr uint64_t kPitchAlign = 512;  // what drivers round rows up to
+  uint64_t bytes = pitched
+                       ? base::rounded_up(request.pitch_width, kPitchAlign) * request.pitch_height
+                       : request.bytes;
   const uint32_t slot = executor.slot();
-  if (!executor.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  PageCharge& pages = executor.pages();
+  uint64_t ahead = 0;
+  if (!pages.before(slot, bytes, &ahead)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result =
+  const CUresult result =
       pitched ? executor.driver().cuMemAllocPitch_v2(&address, &pitch, request.pitch_width,
                                                      request.pitch_height, request.element)
               : executor.driver().cuMemAlloc_v2(&address, request.bytes);
-  if (result == CUDA_SUCCESS && pitched && pitch * request.pitch_height > bytes) {
-    // The driver rounds rows up. The slice pays for the real size.
-    const uint64_t more = pitch * request.pitch_height - bytes;
-    if (executor.charge().take(slot, more)) {
-      bytes += more;
-    } else {
-      executor.driver().cuMemFree_v2(address);
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
   if (result != CUDA_SUCCESS) {
-    executor.charge().give_back(slot, bytes);
-    return result;
+    pages.refused(slot, ahead);
+    return executor.kept_memory().refused(result, slot, bytes);
   }
-  executor.charge().remember(address, slot, bytes, executor.context());
+  if (pitched) bytes = pitch * request.pitch_height;
+  if (!pages.after(slot, address, bytes, executor.context(), ahead)) {
+    executor.driver().cuMemFree_v2(address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   reply.address = address;
   reply.pitch = pitch;
   return CUDA_SUCCESS;
@@ -192,9 +191,11 @@ CUresult handle(Executor& executor, const wire::cuda::memory_avoid_request& requ
 CUresult handle(Executor& executor, const wire::cuda::memory_free_request& request) {
   const CUresult result = executor.driver().cuMemFree_v2(request.address);
   if (result == CUDA_SUCCESS) {
-    executor.charge().release(request.address);
-    executor.kept_memory().freed(request.address);
+    // If others have it open, tendrild charges it before this worker stops paying.
     executor.ipc().gone(request.address);
+    executor.ipc().closed(request.address);
+    executor.pages().freed(request.address);
+    executor.kept_memory().freed(request.address);
   }
   return result;
 }

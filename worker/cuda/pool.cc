@@ -60,9 +60,10 @@ CUresult handle(Executor& executor, const wire::cuda::pool_destroy_request& requ
   if (!scope.ok()) return scope.error();
   const auto destroy = executor.driver().cuMemPoolDestroy;
   if (destroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  executor.kept_memory().destroying(pool);
   const CUresult result = destroy(pool);
-  if (result == CUDA_SUCCESS) scope.unbind(Kind::kPool, request.pool);
+  if (result != CUDA_SUCCESS) return result;
+  executor.kept_memory().destroyed(pool);
+  scope.unbind(Kind::kPool, request.pool);
   return result;
 }
 
@@ -107,8 +108,9 @@ CUresult handle(Executor& executor, const wire::cuda::pool_free_request& request
   if (!scope.ok()) return scope.error();
   const CUresult result = executor.driver().cuMemFreeAsync(request.address, stream);
   if (result == CUDA_SUCCESS) {
-    executor.kept_memory().freed(request.address);
     executor.ipc().gone(request.address);
+    executor.ipc().closed(request.address);
+    executor.kept_memory().freed(request.address);
   }
   return result;
 }

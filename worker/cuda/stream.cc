@@ -4,17 +4,24 @@
 #include "worker/cuda/executor/callbacks.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
+#include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
 
 CUresult handle(Executor& executor, const wire::cuda::stream_create_request& request) {
+  if (!executor.context_memory().take_stream()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUstream stream = nullptr;
   const CUresult result =
       executor.driver().cuStreamCreateWithPriority(&stream, request.flags, request.priority);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    executor.context_memory().refused_stream();
+    return result;
+  }
+  executor.context_memory().began(stream);
   const bool apart = (request.flags & CU_STREAM_NON_BLOCKING) != 0;
   if (executor.objects().bind(Kind::kStream, request.stream, stream))
     return apart ? executor.streams().begin_apart(stream) : CUDA_SUCCESS;
+  executor.context_memory().ended(stream);
   executor.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }

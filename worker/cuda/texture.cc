@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell
-// how much memory an array takes. So the slice is charged for the elements. The real size can be a
-// little more, because the driver rounds rows and tiles.
+// how much memory an array takes. So the slice is charged for its tiles
+// (docs/decisions/0020-what-a-driver-takes.md).
 #include "api/cuda/array_format.h"
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
@@ -16,8 +16,18 @@ uint64_t charged_channel_bytes(CUarray_format format) {
   return bytes != 0 ? bytes : kLargest;
 }
 
+constexpr uint64_t kTileBytes = 64, kTileRowsLeast = 8, kTileRowsMost = 128;
+
+// Rows come in tiles. How high they are was measured on an H100; smaller arrays may have lower
+// ones.
+uint64_t tiled_rows(uint64_t rows) {
+  uint64_t tile = kTileRowsLeast;
+  while (tile < rows && tile < kTileRowsMost) tile *= 2;
+  return base::rounded_up(rows, tile);
+}
+
 // The bytes of all levels of an array. UINT64_MAX: no driver makes an array of this size.
-uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
+uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels, bool in_tiles) {
   constexpr uint64_t kSideMax = 1u << 20;
   if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax ||
       d.NumChannels > 16)
@@ -29,11 +39,13 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   auto halved = [](uint64_t side, uint32_t level) {
     return side >> level != 0 ? side >> level : uint64_t{1};
   };
+  const uint64_t texel = charged_channel_bytes(d.Format) * d.NumChannels;
   for (uint32_t level = 0; level < levels && level < 32; ++level) {
     const uint64_t depth = layered ? (d.Depth != 0 ? d.Depth : 1) : halved(d.Depth, level);
-    sum += static_cast<unsigned __int128>(halved(d.Width, level)) * halved(d.Height, level) * depth;
+    const uint64_t width = halved(d.Width, level) * texel, height = halved(d.Height, level);
+    sum += static_cast<unsigned __int128>(in_tiles ? base::rounded_up(width, kTileBytes) : width) *
+           (in_tiles ? tiled_rows(height) : height) * depth;
   }
-  sum *= charged_channel_bytes(d.Format) * d.NumChannels;
   return sum < UINT64_MAX ? static_cast<uint64_t>(sum) : UINT64_MAX;
 }
 
@@ -50,10 +62,15 @@ CUresult handle(Executor& executor, const wire::cuda::array_create_request& requ
   if (driver.cuArray3DCreate_v2 == nullptr || (mipmap && driver.cuMipmappedArrayCreate == nullptr))
     return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = executor.slot();
-  const uint64_t bytes = bytes_of(descriptor, mipmap ? request.levels : 1);
+  const uint64_t bytes =
+      bytes_of(descriptor, mipmap ? request.levels : 1, executor.charge().context_bytes(slot) != 0);
   // An impossible size is not charged, because the driver answers an error.
   const bool charged = bytes != UINT64_MAX;
-  if (charged && !executor.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Charge& charge = executor.charge();
+  // Beside it while it is made, since a client may name an id that is in use.
+  const uint64_t key =
+      charged ? charge.hold_block(slot, Charge::Blocks::kArrays, bytes, executor.context()) : 0;
+  if (charged && key == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
   CUresult result = mipmap ? driver.cuMipmappedArrayCreate(&levels, &descriptor, request.levels)
@@ -66,9 +83,9 @@ CUresult handle(Executor& executor, const wire::cuda::array_create_request& requ
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS)
-    executor.charge().remember(request.array, slot, bytes, executor.context());
+    charge.rename(key, request.array);
   else if (charged)
-    executor.charge().give_back(slot, bytes);
+    charge.release(key);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
 
@@ -14,10 +15,12 @@ void VirtualMemory::drop_if_unused(Executor& executor, uint64_t handle) {
   if (it == physical_.end()) return;
   const Physical& physical = it->second;
   if (physical.handles != 0 || physical.mappings != 0 || physical.descriptors != 0) return;
-  if (it->second.ours) executor.charge().give_back(it->second.slot, it->second.bytes);
+  const Physical gone = physical;
   physical_.erase(it);
+  // If others have it open, tendrild charges it before this worker stops paying.
   executor.ipc().gone(handle);
   executor.ipc().closed(handle);
+  if (gone.ours) executor.charge().give_back(gone.slot, gone.bytes);
 }
 
 CUresult VirtualMemory::release(Executor& executor, uint64_t handle) {
@@ -90,6 +93,7 @@ CUresult handle(Executor& executor, const wire::cuda::vm_create_request& request
     executor.virtual_memory().created(handle, slot, request.size);
   else
     executor.charge().give_back(slot, request.size);
+  if (result != CUDA_SUCCESS) executor.kept_memory().refused(result, slot, request.size);
   return result;
 }
 

@@ -165,6 +165,7 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
     if (blocks > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   if (CUresult bad = pack_params(info, params, extra, &work->params)) return bad;
+  if (!context->reserve_local(info.local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const ContextPtr own = info.prints ? contexts().get(work->function->module->context) : nullptr;
   if (info.prints) (own ? own : context)->may_print = true;
   work->grid = grid;

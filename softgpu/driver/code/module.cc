@@ -151,11 +151,17 @@ CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program
   made->device = context->device;
   made->program = std::move(program);
   made->managed = std::move(managed);
+  uint64_t bytes = 0;
+  for (const GlobalInfo& global : made->program->globals())
+    bytes += global.managed ? 0 : global.size;
+  if (bytes != 0 &&
+      !take_hidden(context->device, HiddenMemory::Kind::kModule, bytes, &made->memory))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   for (const GlobalInfo& global : made->program->globals()) {
     uint64_t address = made->managed->address(made->global_addresses.size());
     if (!global.managed)
-      address = MemoryMap::instance().allocate_device(context->device, global.size,
-                                                      MemoryKind::kModule, context->handle);
+      address = MemoryMap::instance().allocate_uncharged(context->device, global.size,
+                                                         MemoryKind::kModule, context->handle);
     if (address == 0) {
       made->unload();
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -177,6 +183,8 @@ void Module::unload() {
   for (uint64_t address : global_addresses)
     if (auto gone = MemoryMap::instance().remove(address, {MemoryKind::kModule}))
       MemoryMap::instance().free(*gone);
+  give_back_hidden(memory);
+  memory = {};
   managed.reset();
 }
 

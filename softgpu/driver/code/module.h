@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "softgpu/driver/device/context.h"
+#include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/stream/work.h"
 #include "softgpu/engine.h"
 
@@ -65,6 +66,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::shared_ptr<Program> program;
   std::weak_ptr<Library> library;  // if this is an instance of a library
   std::vector<uint64_t> global_addresses;
+  HiddenMemory memory;  // of them all
   std::shared_ptr<ManagedVariables> managed;
 
   FunctionPtr function(size_t index);

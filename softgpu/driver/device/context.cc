@@ -14,6 +14,7 @@
 #include "softgpu/driver/code/module.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device/device.h"
+#include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/memory/memory_map.h"
 #include "softgpu/driver/stream/clock.h"
 #include "softgpu/driver/stream/device_work.h"
@@ -46,7 +47,10 @@ std::vector<CUcontext>& context_stack() {
 }
 
 ContextPtr make_context(int device, unsigned flags, CUcontext handle) {
+  const uint64_t taken = config().device[device].context_bytes;
+  if (!MemoryMap::instance().charge(device, taken)) return nullptr;
   auto made = std::make_shared<Context>();
+  made->taken_ = taken;
   made->device = device;
   made->flags = flags;
   made->id = g_next_id.fetch_add(1);
@@ -200,6 +204,31 @@ CUresult Context::synchronise() {
   return error();
 }
 
+bool Context::reserve_local(uint64_t bytes, bool exactly) {
+  std::lock_guard guard(memory_);
+  if (bytes <= local_bytes_ && !exactly) return true;
+  const uint64_t before = local_cost(local_bytes_), after = local_cost(bytes);
+  if (!change_charge(device, before, after)) return false;
+  taken_ += after - before;
+  local_bytes_ = bytes;
+  return true;
+}
+
+bool Context::reserve_stream() {
+  size_t count = 1;
+  {
+    std::lock_guard guard(order_);
+    count += streams_.size();
+  }
+  std::lock_guard guard(memory_);
+  if (count <= streams_most_) return true;  // drivers keep what destroyed streams had
+  const uint64_t before = stream_cost(streams_most_), after = stream_cost(count);
+  if (!change_charge(device, before, after)) return false;
+  taken_ += after - before;
+  streams_most_ = count;
+  return true;
+}
+
 DeviceHeap* Context::heap() {
   std::lock_guard guard(lock);
   if (heap_) return heap_.get();
@@ -232,6 +261,9 @@ void Context::destroy() {
     if (event->context_handle == handle) events().remove(handle_of);
   drop_modules(handle);
   MemoryMap::instance().free_context(handle);
+  std::lock_guard guard(memory_);
+  MemoryMap::instance().discharge(device, taken_);
+  taken_ = 0;
 }
 
 void Context::print(std::string_view text) {

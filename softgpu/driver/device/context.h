@@ -23,6 +23,8 @@ namespace tendril::softgpu {
 class Stream;
 
 class Context : public std::enable_shared_from_this<Context> {
+  friend std::shared_ptr<Context> make_context(int device, unsigned flags, CUcontext handle);
+
  public:
   CUcontext handle = nullptr;
   int device = 0;
@@ -69,6 +71,12 @@ class Context : public std::enable_shared_from_this<Context> {
   // the device is full.
   DeviceHeap* heap();
 
+  // Local memory for threads that have `bytes` each. It stays until a limit of the stack is set
+  // (`exactly`). False: the device is full.
+  bool reserve_local(uint64_t bytes, bool exactly = false);
+  // The channel of one more stream. False: the device is full.
+  bool reserve_stream();
+
   // Device printf text. Synchronisation shows it.
   void print(std::string_view text);
   void flush_print();
@@ -84,6 +92,10 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<std::shared_ptr<Stream>> streams_;
   std::unique_ptr<DeviceHeap> heap_;  // guarded by `lock`
+  std::mutex memory_;                 // guards the next three
+  uint64_t taken_ = 0;  // of the device, for the context itself, local memory and streams
+  uint64_t local_bytes_ = 0;
+  size_t streams_most_ = 0;
   std::mutex print_lock_;
   std::string printed_;
 };
@@ -92,6 +104,7 @@ using ContextPtr = std::shared_ptr<Context>;
 using ContextTable = HandleTable<CUcontext, Context, HandleKind::kContext>;
 ContextTable& contexts();
 
+// Null: the device is full.
 ContextPtr make_context(int device, unsigned flags, CUcontext handle);
 // The context on top of this thread's stack and CUDA_SUCCESS, or the code to answer with. `usable`
 // also reports the sticky error, as nearly every call must. `bare` is for the few calls that work

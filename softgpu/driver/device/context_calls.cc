@@ -28,6 +28,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (faults().device[device].lost) return CUDA_ERROR_UNKNOWN;
   ContextPtr made = make_context(device, flags, nullptr);
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   context_stack().push_back(made->handle);
   *out = made->handle;
   return CUDA_SUCCESS;
@@ -223,6 +224,8 @@ SOFT(cuCtxSetLimit)(CUlimit limit, size_t value) {
   if (limit == CU_LIMIT_STACK_SIZE && value > 512u << 10) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && context->may_print) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_STACK_SIZE) value = (value + 15) / 16 * 16;
+  if (limit == CU_LIMIT_STACK_SIZE && !context->reserve_local(value, true))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;  // the attribute says there is none
   context->limits[limit] = value;
   return CUDA_SUCCESS;

@@ -111,6 +111,7 @@ SOFT(cuGreenCtxCreate)
   auto made = std::make_shared<Green>();
   made->resource = description->resource;
   made->context = make_context(dev, 0, nullptr);
+  if (!made->context) return CUDA_ERROR_OUT_OF_MEMORY;
   made->handle = greens().mint();
   greens().put(made->handle, made);
   *phCtx = made->handle;

@@ -23,11 +23,13 @@ SOFT(cuDevicePrimaryCtxRetain)(CUcontext* pctx, CUdevice dev) {
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (faults().device[dev].lost) return CUDA_ERROR_UNKNOWN;
   std::lock_guard guard(device->primary_lock);
-  if (device->primary_uses++ == 0) {
+  if (device->primary_uses == 0) {
     ContextPtr made = make_context(dev, device->primary_flags, device->primary_handle);
+    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
     made->primary = true;
     device->primary_handle = made->handle;
   }
+  ++device->primary_uses;
   *pctx = device->primary_handle;
   return CUDA_SUCCESS;
 }

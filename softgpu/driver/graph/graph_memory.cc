@@ -9,6 +9,7 @@
 #include "softgpu/driver/device/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph/graph.h"
+#include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/memory/memory_map.h"
 
 namespace tendril::softgpu {
@@ -16,6 +17,7 @@ namespace {
 
 struct Footprint {
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  uint64_t charged = 0;  // of the device's memory; only with costs=card, else each node is
 };
 
 struct State {
@@ -60,6 +62,21 @@ Effect effect_of(const GraphExec& exec) {
   return effect;
 }
 
+// With costs=card a device's memory is taken when graphs run. Caller holds the lock.
+bool charge_launch(State& s, const Effect& effect) {
+  if (!costs_as_card()) return true;
+  std::map<int, uint64_t> more;
+  for (const auto& memory : effect.allocates)
+    if (s.allocated.count(memory->address) == 0) more[memory->device] += memory->bytes;
+  for (const auto& [device, bytes] : more) {
+    Footprint& f = s.footprints[device];
+    const uint64_t wanted = std::max(f.charged, pool_cost(f.used + bytes));
+    if (!change_charge(device, f.charged, wanted)) return false;
+    f.charged = wanted;
+  }
+  return true;
+}
+
 bool allocates(const Effect& effect, CUdeviceptr address) {
   return std::any_of(effect.allocates.begin(), effect.allocates.end(),
                      [&](const auto& memory) { return memory->address == address; });
@@ -87,8 +104,11 @@ CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out) {
   auto memory = std::make_shared<GraphMemory>();
   memory->device = device;
   memory->bytes = params->bytesize;
-  memory->address = MemoryMap::instance().allocate_device(device, params->bytesize,
-                                                          MemoryKind::kPool, context->handle);
+  MemoryMap& map = MemoryMap::instance();
+  memory->address =
+      costs_as_card()
+          ? map.allocate_uncharged(device, params->bytesize, MemoryKind::kPool, context->handle)
+          : map.allocate_device(device, params->bytesize, MemoryKind::kPool, context->handle);
   if (memory->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   params->dptr = memory->address;
   {
@@ -127,6 +147,7 @@ CUresult launch_graph_memory(const GraphExec& exec) {
   for (CUdeviceptr address : effect.frees)
     if (!allocates(effect, address) && s.allocated.count(address) == 0)
       return CUDA_ERROR_INVALID_VALUE;
+  if (!charge_launch(s, effect)) return CUDA_ERROR_OUT_OF_MEMORY;
   std::map<int, uint64_t> passing;  // allocated and freed by this launch
   for (const auto& memory : effect.allocates) {
     auto left = s.allocated.find(memory->address);
@@ -167,6 +188,8 @@ SOFT(cuDeviceGraphMemTrim)(CUdevice device) {
   std::lock_guard guard(state().lock);
   Footprint& f = state().footprints[device];
   f.reserved = f.used;
+  if (costs_as_card() && change_charge(device, f.charged, pool_cost(f.used)))
+    f.charged = pool_cost(f.used);
   return CUDA_SUCCESS;
 }
 
@@ -176,7 +199,8 @@ SOFT(cuDeviceGetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute attr, v
     return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(state().lock);
   const Footprint& f = state().footprints[device];
-  const uint64_t values[] = {f.used, f.used_high, f.reserved, f.reserved_high};
+  const uint64_t reserved = std::max(f.reserved, f.charged);
+  const uint64_t values[] = {f.used, f.used_high, reserved, std::max(f.reserved_high, reserved)};
   memcpy(value, &values[attr], sizeof values[attr]);
   return CUDA_SUCCESS;
 }

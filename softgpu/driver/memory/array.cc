@@ -12,7 +12,9 @@ namespace tendril::softgpu {
 
 namespace {
 
-CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
+// The bytes of all levels of a mipmap are taken together: they go to *mipmap_bytes, if it is given.
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
+                uint64_t* mipmap_bytes = nullptr) {
   SOFT_CONTEXT(context);
   size_t element = api::channel_bytes(descriptor.Format) * descriptor.NumChannels;
   unsigned channels = descriptor.NumChannels;
@@ -28,8 +30,11 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   made->rows = descriptor.Height == 0 ? 1 : descriptor.Height;
   made->slices = descriptor.Depth == 0 ? 1 : descriptor.Depth;
   uint64_t bytes = static_cast<uint64_t>(made->pitch) * made->rows * made->slices;
-  if (!MemoryMap::instance().charge(context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  made->device = context->device;
+  const uint64_t cost = array_cost(made->pitch, made->rows, made->slices);
+  if (mipmap_bytes != nullptr)
+    *mipmap_bytes += cost;
+  else if (!take_hidden(context->device, HiddenMemory::Kind::kArray, cost, &made->memory))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   made->bytes.resize(bytes);
   made->descriptor = descriptor;
   made->context = context->handle;
@@ -45,7 +50,8 @@ CUDA_ARRAY3D_DESCRIPTOR flat(const T& from) {
 
 }  // namespace
 
-Array::~Array() { MemoryMap::instance().discharge(device, bytes.size()); }
+Array::~Array() { give_back_hidden(memory); }
+MipmappedArray::~MipmappedArray() { give_back_hidden(memory); }
 
 ArrayTable& arrays() {
   static auto& table = *new ArrayTable;
@@ -118,9 +124,10 @@ SOFT(cuMipmappedArrayCreate)
   if (pHandle == nullptr || p == nullptr || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
   CUDA_ARRAY3D_DESCRIPTOR descriptor = *p;
   auto made = std::make_shared<MipmappedArray>();
+  uint64_t bytes = 0;
   for (unsigned i = 0; i < numMipmapLevels; ++i) {
     CUarray level = nullptr;
-    const CUresult bad = create(&level, descriptor);
+    const CUresult bad = create(&level, descriptor, &bytes);
     if (bad != CUDA_SUCCESS) {
       for (const ArrayPtr& made_level : made->levels) arrays().remove(made_level->handle);
       return bad;
@@ -133,6 +140,10 @@ SOFT(cuMipmappedArrayCreate)
     descriptor.Height = halved(descriptor.Height);
     if ((descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
       descriptor.Depth = halved(descriptor.Depth);
+  }
+  if (!take_hidden(context->device, HiddenMemory::Kind::kArray, bytes, &made->memory)) {
+    for (const ArrayPtr& level : made->levels) arrays().remove(level->handle);
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pHandle = mipmaps().add(made);
   return CUDA_SUCCESS;

@@ -9,6 +9,7 @@
 
 #include "api/cuda_abi.gen.h"
 #include "softgpu/driver/handle.h"
+#include "softgpu/driver/memory/card_memory.h"
 
 namespace tendril::softgpu {
 
@@ -16,7 +17,7 @@ struct Array {
   CUarray handle = nullptr;
   CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
   CUcontext context = nullptr;
-  int device = 0;
+  HiddenMemory memory;
   size_t pitch = 0, rows = 1, slices = 1;
   std::vector<uint8_t> bytes;
   ~Array();
@@ -27,6 +28,8 @@ ArrayTable& arrays();
 
 struct MipmappedArray {
   std::vector<ArrayPtr> levels;
+  HiddenMemory memory;
+  ~MipmappedArray();
 };
 using MipmappedArrayPtr = std::shared_ptr<MipmappedArray>;
 using MipmapTable = HandleTable<CUmipmappedArray, MipmappedArray, HandleKind::kMipmap>;

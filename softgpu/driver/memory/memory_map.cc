@@ -9,6 +9,7 @@
 
 #include "softgpu/board/board.h"
 #include "softgpu/driver/config.h"
+#include "softgpu/driver/memory/card_memory.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -76,24 +77,65 @@ uint64_t MemoryMap::used(int device) const { return board().memory_used(device);
 uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
                                     CUmemoryPool pool) {
   if (bytes > config().device[device].memory_bytes) return 0;
-  uint64_t reserved = round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
-  if (!charge(device, reserved)) return 0;
+  Allocation like = {0, bytes, 0, 0, kind, device, context};
+  like.pool = pool;
+  if (costs_as_card() && base::shares_a_page(bytes)) return allocate_in_page(device, bytes, like);
+  like.charged = costs_as_card() ? base::whole_pages(bytes)
+                                 : round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
+  if (!charge(device, like.charged)) return 0;
+  const uint64_t address = allocate(device, like.charged, like);
+  if (address == 0) discharge(device, like.charged);
+  return address;
+}
+
+uint64_t MemoryMap::allocate_uncharged(int device, uint64_t bytes, MemoryKind kind,
+                                       CUcontext context, CUmemoryPool pool) {
+  if (bytes > config().device[device].memory_bytes) return 0;
+  Allocation like = {0, bytes, 0, 0, kind, device, context};
+  like.pool = pool;
+  return allocate(device, round_up(bytes == 0 ? 1 : bytes, kAllocationAlign), like);
+}
+
+uint64_t MemoryMap::add_locked(uint64_t address, uint64_t bytes, uint64_t reserved,
+                               const Allocation& like) {
+  changed();
+  Allocation& made = allocations_[address];
+  made = like;
+  made.base = address;
+  made.bytes = bytes;
+  made.reserved = reserved;
+  made.id = next_id_++;
+  return address;
+}
+
+uint64_t MemoryMap::allocate_in_page(int device, uint64_t bytes, const Allocation& like) {
+  std::unique_lock guard(lock_);
+  SharedPages& pages = shared_pages_[device];
+  uint64_t page = 0;
+  if (!pages.blocks.fits(bytes)) {
+    if (!charge(device, base::kGpuPageBytes)) return 0;
+    page = arena_locked(device).allocate(base::kGpuPageBytes, kPageBytes);
+    if (page == 0) {
+      discharge(device, base::kGpuPageBytes);
+      return 0;
+    }
+  }
+  bool fresh = false;
+  const base::PageBlocks::Place place = pages.blocks.take(bytes, &fresh);
+  if (fresh) pages.addresses[place.page] = page;
+  Allocation made = like;
+  made.place = place;
+  return add_locked(pages.addresses[place.page] + place.offset, bytes, place.bytes, made);
+}
+
+uint64_t MemoryMap::allocate(int device, uint64_t reserved, const Allocation& like) {
   std::unique_lock guard(lock_);
   // As in drivers, large memory begins with a page of the device if it can. Programs (Taichi) rely
   // on it.
   uint64_t address =
       reserved >= kPageBytes ? arena_locked(device).allocate(reserved, kPageBytes) : 0;
   if (address == 0) address = arena_locked(device).allocate(reserved);
-  if (address == 0) {
-    discharge(device, reserved);
-    return 0;
-  }
-  changed();
-  Allocation& made = allocations_[address];
-  made = {address, bytes, reserved, kind, device, context};
-  made.id = next_id_++;
-  made.pool = pool;
-  return address;
+  return address == 0 ? 0 : add_locked(address, like.bytes, reserved, like);
 }
 
 uint64_t MemoryMap::allocate_host(uint64_t bytes, MemoryKind kind, int device, CUcontext context,
@@ -106,7 +148,7 @@ uint64_t MemoryMap::allocate_host(uint64_t bytes, MemoryKind kind, int device, C
   uint64_t address = host_arena_->allocate(reserved, 4096);
   if (address == 0) return 0;
   Allocation& made = allocations_[address];
-  made = {address, bytes, reserved, kind, device, context, flags};
+  made = {address, bytes, reserved, 0, kind, device, context, flags};
   made.id = next_id_++;
   made.host = address;
   return address;
@@ -122,7 +164,7 @@ CUresult MemoryMap::register_host(uint64_t address, uint64_t bytes, int device, 
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
   Allocation& made = allocations_[address];
-  made = {address, bytes, bytes, MemoryKind::kRegistered, device, context, flags};
+  made = {address, bytes, bytes, 0, MemoryKind::kRegistered, device, context, flags};
   made.id = next_id_++;
   made.host = address;
   changed();
@@ -162,8 +204,15 @@ void MemoryMap::free(const Allocation& gone) {
     case MemoryKind::kDevice:
     case MemoryKind::kPool:
     case MemoryKind::kModule:
+      if (gone.place) {
+        SharedPages& pages = shared_pages_[gone.device];
+        if (!pages.blocks.give_back(*gone.place)) break;
+        arena_locked(gone.device).free(pages.addresses[gone.place->page], base::kGpuPageBytes);
+        discharge(gone.device, base::kGpuPageBytes);
+        break;
+      }
       arena_locked(gone.device).free(gone.base, gone.reserved);
-      discharge(gone.device, gone.reserved);
+      discharge(gone.device, gone.charged);
       break;
     case MemoryKind::kHost:
     case MemoryKind::kManaged:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/cuda_abi.gen.h"
+#include "base/page_blocks.h"
 #include "softgpu/driver/memory/arena.h"
 
 namespace tendril::softgpu {
@@ -52,6 +53,7 @@ struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;     // as asked for
   uint64_t reserved = 0;  // as taken from the arena
+  uint64_t charged = 0;   // of the device's memory, for this alone
   MemoryKind kind = MemoryKind::kDevice;
   int device = 0;
   CUcontext context = nullptr;
@@ -61,6 +63,7 @@ struct Allocation {
   uint64_t handle = 0;  // kMapped: the generic allocation handle
   uint64_t host = 0;    // kRegistered on a page boundary, kImported: where the bytes are
   bool sync_memops = false;
+  std::optional<base::PageBlocks::Place> place = std::nullopt;  // it shares a page
 
   bool on_device() const {
     return kind == MemoryKind::kDevice || kind == MemoryKind::kPool ||
@@ -87,6 +90,9 @@ class MemoryMap {
   // Device memory. 0 if the device is full.
   uint64_t allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
                            CUmemoryPool pool = nullptr);
+  // The same for memory that the caller charges: of a pool, of a module.
+  uint64_t allocate_uncharged(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
+                              CUmemoryPool pool = nullptr);
   // Pinned or managed host memory: equal addresses on both sides.
   uint64_t allocate_host(uint64_t bytes, MemoryKind kind, int device, CUcontext context,
                          unsigned flags);
@@ -149,6 +155,9 @@ class MemoryMap {
   using Table = std::map<uint64_t, Allocation>;
   Table::const_iterator locate(uint64_t address) const;
   Arena& arena_locked(int device);
+  uint64_t allocate(int device, uint64_t bytes, const Allocation& like);
+  uint64_t allocate_in_page(int device, uint64_t bytes, const Allocation& like);
+  uint64_t add_locked(uint64_t address, uint64_t bytes, uint64_t reserved, const Allocation& like);
   Reservation* reservation_locked(uint64_t address, uint64_t bytes) const;
   void changed() { views_.clear(); }
 
@@ -157,6 +166,11 @@ class MemoryMap {
   Table allocations_;
   std::map<int, std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Arena> host_arena_;
+  struct SharedPages {
+    base::PageBlocks blocks;
+    std::map<uint32_t, uint64_t> addresses;  // of the pages
+  };
+  std::map<int, SharedPages> shared_pages_;  // by device
   std::map<uint64_t, std::shared_ptr<Reservation>> reservations_;
   std::map<std::pair<int, int>, int> peers_;
   std::map<int, std::shared_ptr<const MemoryView>> views_;

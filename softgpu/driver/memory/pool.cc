@@ -16,6 +16,7 @@
 #include "softgpu/driver/device/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph/graph_memory.h"
+#include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/memory/ipc.h"
 #include "softgpu/driver/memory/memory_map.h"
 #include "softgpu/driver/stream/work.h"
@@ -35,6 +36,7 @@ struct Pool {
   uint64_t used = 0, used_high = 0;
   uint64_t unseen = 0;         // freed since the last synchronisation
   uint64_t kept = 0;           // freed before it, and not given up
+  uint64_t charged = 0;        // of the device's memory, with costs=card; else each block is
   std::set<uint64_t> leaving;  // addresses whose free a stream has still to reach
   std::map<int, CUmemAccess_flags> access;
 };
@@ -73,10 +75,37 @@ PoolPtr current_pool(int index) {
 
 std::atomic<bool> any_unseen{false};
 
-void account(CUmemoryPool handle, int64_t bytes) {
+// Pools that were destroyed while blocks of theirs were in use, by handle.
+PoolTable& ended_pools() {
+  static auto& table = *new PoolTable;
+  return table;
+}
+
+PoolPtr pool_of(CUmemoryPool handle) {
   PoolPtr pool = pools().get(handle);
-  if (!pool) return;
+  return pool ? pool : ended_pools().get(handle);
+}
+
+uint64_t held_by(const Pool& pool) { return pool.used + pool.unseen + pool.kept; }
+
+// Takes or gives back what the pool needs to hold `bytes`. Caller holds the pool's lock.
+bool recharge(Pool* pool, uint64_t bytes) {
+  if (!costs_as_card()) return true;
+  const uint64_t wanted = pool_cost(bytes);
+  if (!change_charge(pool->device, pool->charged, wanted)) return false;
+  pool->charged = wanted;
+  return true;
+}
+
+// False: the device has no room for the pool's growth.
+bool account(CUmemoryPool handle, int64_t bytes) {
+  PoolPtr pool = pool_of(handle);
+  if (!pool) return true;
   std::lock_guard guard(pool->lock);
+  if (bytes > 0) {
+    const uint64_t free = held_by(*pool) - pool->used, wanted = static_cast<uint64_t>(bytes);
+    if (!recharge(pool.get(), held_by(*pool) + (wanted > free ? wanted - free : 0))) return false;
+  }
   pool->used += static_cast<uint64_t>(bytes);
   if (bytes < 0) {
     pool->unseen += static_cast<uint64_t>(-bytes);
@@ -87,6 +116,8 @@ void account(CUmemoryPool handle, int64_t bytes) {
     pool->unseen -= std::min<uint64_t>(pool->unseen, static_cast<uint64_t>(bytes) - again);
   }
   pool->used_high = std::max(pool->used_high, pool->used);
+  if (pool->used == 0 && ended_pools().remove(handle)) recharge(pool.get(), 0);
+  return true;
 }
 
 bool has_leaving(Pool& pool) {
@@ -119,17 +150,25 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
   if (pool->properties.maxSize != 0 && pool->used + bytes > pool->properties.maxSize)
     return CUDA_ERROR_OUT_OF_MEMORY;
   const auto take = [&] {
-    return MemoryMap::instance().allocate_device(pool->device, bytes, MemoryKind::kPool,
+    MemoryMap& map = MemoryMap::instance();
+    return costs_as_card() ? map.allocate_uncharged(pool->device, bytes, MemoryKind::kPool,
+                                                    context->handle, pool->handle)
+                           : map.allocate_device(pool->device, bytes, MemoryKind::kPool,
                                                  context->handle, pool->handle);
   };
+  const auto blocks = static_cast<int64_t>(bytes);
+  if (costs_as_card() && !account(pool->handle, blocks)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = take();
   // memory that a driver would use again in the stream's order
   if (address == 0 && has_leaving(*pool)) {
     context->synchronise();
     address = take();
   }
-  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  account(pool->handle, static_cast<int64_t>(bytes));
+  if (address == 0) {
+    if (costs_as_card()) account(pool->handle, -blocks);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!costs_as_card()) account(pool->handle, blocks);
   *out = address;
   return CUDA_SUCCESS;
 }
@@ -158,6 +197,7 @@ void settle_pools() {
     const uint64_t room = pool->release_threshold - std::min(pool->release_threshold, pool->used);
     pool->kept = std::min(pool->kept + pool->unseen, room);
     pool->unseen = 0;
+    recharge(pool.get(), held_by(*pool));
   }
 }
 
@@ -282,6 +322,10 @@ SOFT(cuMemPoolDestroy)(CUmemoryPool handle) {
   PoolPtr pool = pools().get(handle);
   if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   pools().remove(handle);
+  std::lock_guard guard(pool->lock);
+  pool->unseen = pool->kept = 0;
+  recharge(pool.get(), pool->used);
+  if (pool->used != 0) ended_pools().put(handle, pool);
   return CUDA_SUCCESS;  // a device whose current pool this was falls back to its default
 }
 
@@ -292,6 +336,7 @@ SOFT(cuMemPoolTrimTo)(CUmemoryPool handle, size_t minBytesToKeep) {
   const uint64_t others = pool->used + pool->unseen;
   pool->kept =
       std::min<uint64_t>(pool->kept, minBytesToKeep - std::min<uint64_t>(minBytesToKeep, others));
+  recharge(pool.get(), held_by(*pool));
   return CUDA_SUCCESS;
 }
 
@@ -310,7 +355,7 @@ SOFT(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void*
       put(pool->release_threshold);
       break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      put(pool->used + pool->unseen + pool->kept);
+      put(std::max(held_by(*pool), pool->charged));
       break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       put(pool->used);

@@ -91,7 +91,7 @@ CUresult MemoryMap::map(uint64_t address, uint64_t bytes, int file, uint64_t off
                   MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
   Allocation& made = allocations_[address];
-  made = {address, bytes, bytes, MemoryKind::kMapped, device};
+  made = {address, bytes, bytes, 0, MemoryKind::kMapped, device};
   made.id = next_id_++;
   made.handle = handle;
   changed();

@@ -69,6 +69,7 @@ SOFT(cuStreamCreateWithPriority)(CUstream* phStream, unsigned int flags, int pri
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
+  if (!context->reserve_stream()) return CUDA_ERROR_OUT_OF_MEMORY;
   *phStream = make_stream(context, flags, priority)->handle;
   return CUDA_SUCCESS;
 }

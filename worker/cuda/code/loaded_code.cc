@@ -21,7 +21,8 @@ void LoadedCode::add(uint64_t id, void* context, std::shared_ptr<const void> kee
 bool LoadedCode::pay(Charge& charge, uint64_t id, uint32_t slot) {
   Loaded* code = loaded(id);
   if (code == nullptr || code->variables.bytes == 0 || code->paid.count(slot) != 0) return true;
-  const uint64_t key = charge.hold(slot, code->variables.bytes, nullptr);
+  const uint64_t key =
+      charge.hold_block(slot, Charge::Blocks::kCode, code->variables.bytes, nullptr);
   if (key != 0) code->paid[slot] = key;
   return key != 0;
 }
@@ -31,7 +32,7 @@ bool LoadedCode::pay_variable(Charge& charge, uint64_t id, uint32_t slot, uint64
   Loaded* code = loaded(id);
   if (code == nullptr || code->variables.all || code->paid_variables.count(address) != 0)
     return true;
-  const uint64_t key = charge.hold(slot, bytes, nullptr);
+  const uint64_t key = charge.hold_block(slot, Charge::Blocks::kCode, bytes, nullptr);
   if (key != 0) code->paid_variables[address] = key;
   return key != 0;
 }

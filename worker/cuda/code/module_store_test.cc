@@ -134,27 +134,28 @@ TEST(LoadedCode, MembersGoWithTheirOwnerAndTheirContext) {
   ASSERT_TRUE(objects.bind(Kind::kFunction, two, &things[5]));
   wire::Assignment assignment{};
   assignment.slice_count = 1;
-  assignment.slices[0].memory_bytes = 1000;
+  constexpr uint64_t kPage = 2u << 20;
+  assignment.slices[0].memory_bytes = 20 * kPage;
   Charge charge(assignment, nullptr);
-  code.add(module, &contexts[0], nullptr, {100, true});
+  code.add(module, &contexts[0], nullptr, {2 * kPage, true});
   code.add_member(module, function, &contexts[0]);
   auto image = std::make_shared<int>(7);
-  code.add(library, nullptr, image, {20, false});
+  code.add(library, nullptr, image, {kPage, false});
   code.add_member(library, kernel, nullptr);
   code.add_member(kernel, one, &contexts[0]);
   code.add_member(kernel, two, &contexts[1]);
   EXPECT_EQ(image.use_count(), 2);
   EXPECT_TRUE(code.pay(charge, module, 0) && code.pay(charge, module, 0) &&
               code.pay(charge, kernel, 0));
-  EXPECT_EQ(charge.used(0), 120u) << "each once, a kernel for its library";
+  EXPECT_EQ(charge.used(0), 3 * kPage) << "each once, a kernel for its library";
   EXPECT_TRUE(code.pay_variable(charge, module, 0, 0x7000, 50)) << "known already";
   EXPECT_TRUE(code.pay_variable(charge, library, 0, 0x8000, 3) &&
               code.pay_variable(charge, library, 0, 0x8000, 3));
-  EXPECT_FALSE(code.pay_variable(charge, library, 0, 0x9000, 900));
-  EXPECT_EQ(charge.used(0), 123u);
+  EXPECT_FALSE(code.pay_variable(charge, library, 0, 0x9000, 18 * kPage));
+  EXPECT_EQ(charge.used(0), 4 * kPage) << "a small one begins a page";
 
   code.remove_context(objects, charge, &contexts[0]);
-  EXPECT_EQ(charge.used(0), 23u);
+  EXPECT_EQ(charge.used(0), 2 * kPage);
   EXPECT_EQ(objects.find(Kind::kModule, module), nullptr);
   EXPECT_EQ(objects.find(Kind::kFunction, function), nullptr);
   EXPECT_EQ(objects.find(Kind::kFunction, one), nullptr);

@@ -16,6 +16,7 @@
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/memory/context_memory.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/module.h"
@@ -67,6 +68,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       tracing_(base::env_u32("TENDRIL_WORKER_TRACE", 0) != 0),
 
       charge_(assignment, accounting),
+      pages_(&charge_),
       contexts_(driver),
       streams_(driver, &contexts_),
       replies_(service),
@@ -82,6 +84,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
       kept_memory_(std::make_unique<KeptMemory>(this)),
+      context_memory_(std::make_unique<ContextMemory>(this)),
       gate_(this, turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
 Executor::~Executor() {
@@ -208,6 +211,7 @@ bool Executor::enter_context(const session::Call& call) {
 }
 
 void Executor::forget_stream(CUstream stream) {
+  context_memory_->ended(stream);
   streams_.forget(stream);
   waiters_->forget_stream(stream);
   gate_.stream_ends(stream);
@@ -232,6 +236,8 @@ uint32_t Executor::slot_of(CUdevice device) const {
 
 void Executor::empty_context(WorkerContext* context) {
   charge_.release_context(context);
+  pages_.release_context(context);
+  context_memory_->ended(context->context);
   waiters_->forget_context(context->context);
   gate_.forget_context(context->context);
   if (context->context != nullptr) forget_code(*this, context->context);

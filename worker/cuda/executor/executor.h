@@ -15,6 +15,7 @@
 #include "wire/assignment.h"
 #include "worker/core/charge.h"
 #include "worker/core/loop.h"
+#include "worker/core/page_charge.h"
 #include "worker/core/replies.h"
 #include "worker/core/scratch.h"
 #include "worker/core/turns.h"
@@ -47,6 +48,7 @@ class VirtualMemory;
 // What is shared with other sessions (ipc.h).
 class Ipc;
 // What pools and graphs keep (kept_memory.h).
+class ContextMemory;
 class KeptMemory;
 
 class Executor {
@@ -81,6 +83,8 @@ class Executor {
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   Ipc& ipc() { return *ipc_; }
   KeptMemory& kept_memory() { return *kept_memory_; }
+  ContextMemory& context_memory() { return *context_memory_; }
+  PageCharge& pages() { return pages_; }
 
   // The call that runs now.
   const session::Call& call() const { return *call_; }
@@ -145,6 +149,7 @@ class Executor {
   const bool tracing_;  // TENDRIL_WORKER_TRACE
   Objects objects_;
   Charge charge_;
+  PageCharge pages_;
   Contexts contexts_;
   Streams streams_;
   Replies replies_;
@@ -158,6 +163,7 @@ class Executor {
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<Ipc> ipc_;
   std::unique_ptr<KeptMemory> kept_memory_;
+  std::unique_ptr<ContextMemory> context_memory_;
   GatePort gate_;
 };
 

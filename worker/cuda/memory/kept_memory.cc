@@ -2,7 +2,14 @@
 // See kept_memory.h.
 #include "worker/cuda/memory/kept_memory.h"
 
+#include <unistd.h>
+
+#include <string>
 #include <vector>
+
+#include "base/page_blocks.h"
+#include "worker/cuda/executor/output.h"
+#include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -22,8 +29,8 @@ bool pool_attribute(Executor& executor, CUmemoryPool pool, CUmemPool_attribute w
   return known;
 }
 
-// The key in the charge for a slot's graphs. It equals no address and no handle.
-uint64_t key_of(uint32_t slot) { return ~uint64_t{slot}; }
+constexpr uint64_t kPieceBytes = 32u << 20;  // by which a pool grows, measured on an H100
+constexpr int kShortagesToldMax = 10;
 
 uint64_t beyond(uint64_t value, uint64_t what_is_there) {
   return value > what_is_there ? value - what_is_there : 0;
@@ -58,43 +65,70 @@ bool KeptMemory::instantiated(CUgraphExec exec, CUgraph graph) {
   return bytes != 0 || frees;
 }
 
+// Charges what a pool or the graphs of a device may take when they grow. They hold `held` now.
+bool KeptMemory::take_growth(uint32_t slot, uint64_t held, uint64_t growth, uint64_t* taken) {
+  if (growth_ == Growth::kUnknown && w_.charge().context_bytes(slot) != 0)
+    growth_ = Growth::kPieces;
+  const uint64_t pieces = base::rounded_up(held + growth, kPieceBytes) - held;
+  *taken = growth == 0 ? 0 : pieces;
+  if (growth_ != Growth::kBytes && w_.charge().take(slot, *taken)) return true;
+  *taken = growth;
+  if (growth_ != Growth::kPieces && w_.charge().take(slot, growth)) return true;
+  *taken = 0;
+  return false;
+}
+
+void KeptMemory::note_held(uint64_t held) {
+  if (held % kPieceBytes != 0)
+    growth_ = Growth::kBytes;
+  else if (held != 0 && growth_ == Growth::kUnknown)
+    growth_ = Growth::kPieces;
+}
+
 bool KeptMemory::before_launch(CUgraphExec exec) {
   const auto it = needs_.find(exec);
   if (it == needs_.end()) return true;
   const uint32_t slot = w_.slot();
   const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  const uint64_t taken = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-  const uint64_t more = beyond(it->second, beyond(held, taken));
-  if (!w_.charge().take(slot, more)) return false;
-  w_.charge().give_back(slot, more);
-  return true;
+  const uint64_t used = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+  return take_growth(slot, held, beyond(it->second, beyond(held, used)), &launch_growth_);
 }
 
 void KeptMemory::settle_graphs(uint32_t slot) {
   Charge& charge = w_.charge();
-  uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  charge.release(key_of(slot));
-  // Drivers round up. Near the quota they may hold a little more than there is room for.
-  const uint64_t room = beyond(charge.quota(slot), charge.used(slot));
-  if (held > room) held = room;
-  if (held != 0 && charge.try_take(slot, held)) charge.remember(key_of(slot), slot, held, nullptr);
+  const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  // Charged twice for a moment, never too little.
+  uint64_t& before = graphs_charged_[slot];
+  if (held > before) charge.take_anyway(slot, held - before);
+  if (held < before) charge.give_back(slot, before - held);
+  before = held;
+  charge.give_back(slot, launch_growth_);
+  launch_growth_ = 0;
 }
 
 CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream,
                               CUdeviceptr* address) {
   gpu::Driver& driver = w_.driver();
   Charge& charge = w_.charge();
-  uint64_t held = 0, taken = 0;
-  pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
-  pool_attribute(w_, handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken);
-  const uint64_t more = beyond(bytes, beyond(held, taken));
+  uint64_t held = 0, taken = 0, ahead = 0;
   auto pool = pools_.find(handle);
   const uint32_t slot = pool != pools_.end() ? pool->second.slot : w_.slot();
-  if (!charge.take(slot, more)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > charge.quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint64_t held_before = UINT64_MAX;;) {
+    pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
+    pool_attribute(w_, handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken);
+    if (held == held_before) break;
+    // A shortage trims pools, perhaps this one. Then it will grow by more.
+    charge.give_back(slot, ahead);
+    held_before = held;
+    if (!take_growth(slot, held, beyond(bytes, beyond(held, taken)), &ahead))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const CUresult result = driver.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
-  charge.give_back(slot, more);
-  if (result != CUDA_SUCCESS || *address == 0)
-    return result;  // an allocation of no bytes may return no address
+  if (result != CUDA_SUCCESS || *address == 0) {  // an allocation of no bytes may have no address
+    charge.give_back(slot, ahead);
+    return refused(result, slot, bytes);
+  }
   if (pool == pools_.end()) {
     // A pool belongs to the GPU of its memory, which may differ from the stream's GPU.
     CUdevice device = -1;
@@ -103,23 +137,33 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
     pool = pools_.emplace(handle, Pool{told ? w_.slot_of(device) : slot}).first;
   }
   blocks_[*address] = {handle, bytes};
-  if (settle(handle, &pool->second)) return CUDA_SUCCESS;
+  // What was charged ahead becomes the pool's. So it is charged at every moment.
+  if (pool->second.slot == slot)
+    pool->second.charged += ahead;
+  else
+    charge.give_back(slot, ahead);
+  if (pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) note_held(held);
+  if (settle(handle, &pool->second, false)) return CUDA_SUCCESS;
   give_up(pool->second.slot);
-  if (settle(handle, &pool->second)) return CUDA_SUCCESS;
-  // Drivers take more than was asked for. If the slice has no room for that, the memory goes back
+  if (settle(handle, &pool->second, false)) return CUDA_SUCCESS;
+  // The driver took more than was expected. If the slice has no room for that, the memory goes back
   // when the stream gets there.
   driver.cuMemFreeAsync(*address, stream);
+  settle(handle, &pool->second, true);
+  looks_left_ = kLooks;
   blocks_.erase(*address);
   *address = 0;
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// False: the pool holds more than the slice has room for.
-bool KeptMemory::settle(CUmemoryPool handle, Pool* pool) {
+// False: the pool holds more than the slice has room for. `anyway`: it is charged all the same.
+bool KeptMemory::settle(CUmemoryPool handle, Pool* pool, bool anyway) {
   uint64_t held = 0;
   if (!pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return true;
   if (held <= pool->charged)
     w_.charge().give_back(pool->slot, pool->charged - held);
+  else if (anyway)
+    w_.charge().take_anyway(pool->slot, held - pool->charged);
   else if (!w_.charge().try_take(pool->slot, held - pool->charged))
     return false;
   pool->charged = held;
@@ -127,7 +171,7 @@ bool KeptMemory::settle(CUmemoryPool handle, Pool* pool) {
 }
 
 void KeptMemory::settle_pools() {
-  for (auto& [handle, pool] : pools_) settle(handle, &pool);
+  for (auto& [handle, pool] : pools_) settle(handle, &pool, true);
 }
 
 void KeptMemory::look_again() {
@@ -136,27 +180,43 @@ void KeptMemory::look_again() {
 }
 
 void KeptMemory::freed(CUdeviceptr address) {
+  const auto block = blocks_.find(address);
+  if (block == blocks_.end()) return;
   looks_left_ = kLooks;
-  blocks_.erase(address);
-  w_.charge().release(address);  // for memory of a destroyed pool
+  const auto ended = ended_.find(block->second.ended);
+  blocks_.erase(block);
+  if (ended == ended_.end() || --ended->second.blocks != 0) return;
+  w_.charge().give_back(ended->second.slot, ended->second.charged);
+  ended_.erase(ended);
 }
 
-void KeptMemory::destroying(CUmemoryPool handle) {
+void KeptMemory::destroyed(CUmemoryPool handle) {
   const auto pool = pools_.find(handle);
   if (pool == pools_.end()) return;
-  const uint32_t slot = pool->second.slot;
-  w_.charge().give_back(slot, pool->second.charged);
+  Ended ended = {pool->second.slot, pool->second.charged, 0};
+  const uint64_t key = ++ended_count_;
   pools_.erase(pool);
-  for (auto it = blocks_.begin(); it != blocks_.end();) {
-    if (it->second.pool != handle) {
-      ++it;
-      continue;
-    }
-    if (w_.charge().try_take(slot, it->second.bytes)) {
-      w_.charge().remember(it->first, slot, it->second.bytes, nullptr);
-    }
-    it = blocks_.erase(it);
+  for (auto& [address, block] : blocks_) {
+    if (block.pool != handle || block.ended != 0) continue;
+    block.ended = key;
+    ++ended.blocks;
   }
+  if (ended.blocks == 0)
+    w_.charge().give_back(ended.slot, ended.charged);
+  else
+    ended_[key] = ended;
+}
+
+CUresult KeptMemory::refused(CUresult result, uint32_t slot, uint64_t bytes) {
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || shortages_told_ == kShortagesToldMax) return result;
+  ++shortages_told_;
+  const std::string line = "the driver has no " + std::to_string(bytes) + " bytes on slice " +
+                           std::to_string(slot) + ", which has used " +
+                           std::to_string(w_.charge().used(slot)) + " of its " +
+                           std::to_string(w_.charge().quota(slot)) +
+                           ": somebody else uses this GPU, or it lends more than it has\n";
+  if (write(w_.output().log_descriptor(), line.data(), line.size()) < 0) return result;
+  return result;
 }
 
 void KeptMemory::give_up(uint32_t slot) {
@@ -166,8 +226,21 @@ void KeptMemory::give_up(uint32_t slot) {
   settle_pools();
 }
 
+CUresult KeptMemory::set_stack(uint64_t value) {
+  gpu::Driver& driver = w_.driver();
+  size_t before = 0;
+  driver.cuCtxGetLimit(&before, CU_LIMIT_STACK_SIZE);
+  // A smaller stack is charged after the driver has it.
+  if (value > before && !w_.context_memory().set_stack(value)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, value);
+  if ((result == CUDA_SUCCESS) != (value > before))
+    w_.context_memory().set_stack(result == CUDA_SUCCESS ? value : before);
+  return result;
+}
+
 CUresult KeptMemory::set_limit(CUlimit limit, uint64_t value) {
   gpu::Driver& driver = w_.driver();
+  if (limit == CU_LIMIT_STACK_SIZE) return set_stack(value);
   const bool is_memory = limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE;
   const WorkerContext* context = w_.context();
   if (!is_memory || context == nullptr) return driver.cuCtxSetLimit(limit, value);
@@ -188,7 +261,8 @@ CUresult KeptMemory::set_limit(CUlimit limit, uint64_t value) {
 }
 
 void KeptMemory::forget_slot(uint32_t slot) {
-  w_.charge().release(key_of(slot));
+  w_.charge().give_back(slot, graphs_charged_[slot]);
+  graphs_charged_[slot] = 0;
   std::vector<CUmemoryPool> gone;
   for (const auto& [handle, pool] : pools_) {
     if (pool.slot == slot) gone.push_back(handle);

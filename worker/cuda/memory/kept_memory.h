@@ -35,9 +35,9 @@ class KeptMemory {
   CUresult allocate(CUmemoryPool pool, uint64_t bytes, CUstream stream, CUdeviceptr* address);
   // The memory at an address has gone back to its pool.
   void freed(CUdeviceptr address);
-  // Call it before the driver destroys a pool. Memory of the pool that is still in use is charged
-  // separately.
-  void destroying(CUmemoryPool pool);
+  // The driver has destroyed a pool. What it held is charged until its last block is freed,
+  // because one block keeps a whole piece.
+  void destroyed(CUmemoryPool pool);
   // Charges every pool's slot for what the pool now holds.
   void settle_pools();
   // A driver gives up free memory when somebody synchronises, and reports it to nobody. So after a
@@ -47,26 +47,37 @@ class KeptMemory {
     return looks_left_ == 0 || pools_.empty() ? -1 : kFirstLookMs << (kLooks - looks_left_);
   }
   void look_again();
-  // Sets a limit of the call's context. The slice is charged for what kernels' heap and printf
-  // buffer take beyond the default.
+  // Passes a driver's result on. If it has no memory although the slice has, the server's log says
+  // so: then more was promised than there is, or somebody outside uses the GPU.
+  CUresult refused(CUresult result, uint32_t slot, uint64_t bytes);
+  // Sets a limit of the call's context. The slice is charged for what kernels' stack, heap and
+  // printf buffer take beyond the default.
   CUresult set_limit(CUlimit limit, uint64_t value);
   // The primary context of a slot was reset. Its pools hold nothing now.
   void forget_slot(uint32_t slot);
 
  private:
+  CUresult set_stack(uint64_t value);
   struct Pool {
     uint32_t slot;
     uint64_t charged = 0;
   };
+  struct Ended {
+    uint32_t slot;
+    uint64_t charged, blocks;
+  };
   struct Block {
     CUmemoryPool pool;
     uint64_t bytes;
+    uint64_t ended = 0;  // a key of ended_, if its pool is destroyed
   };
   struct Limit {
     uint64_t by_default = 0;
     uint64_t charged = 0;  // the key in the charge
   };
-  bool settle(CUmemoryPool handle, Pool* pool);
+  bool settle(CUmemoryPool handle, Pool* pool, bool anyway);
+  bool take_growth(uint32_t slot, uint64_t held, uint64_t growth, uint64_t* taken);
+  void note_held(uint64_t held);
   void give_up(uint32_t slot);
 
   static constexpr int kLooks = 8, kFirstLookMs = 20;
@@ -76,6 +87,13 @@ class KeptMemory {
   std::unordered_map<CUgraphExec, uint64_t> needs_;
   std::unordered_map<CUmemoryPool, Pool> pools_;
   std::unordered_map<CUdeviceptr, Block> blocks_;
+  std::unordered_map<uint64_t, Ended> ended_;
+  uint64_t ended_count_ = 0;
+  // Whether this driver's pools grow by whole pieces, as far as was seen.
+  enum class Growth : uint8_t { kUnknown, kPieces, kBytes } growth_ = Growth::kUnknown;
+  int shortages_told_ = 0;
+  std::map<uint32_t, uint64_t> graphs_charged_;  // by slot
+  uint64_t launch_growth_ = 0;                   // charged ahead of the launch under way
   std::map<std::pair<const WorkerContext*, CUlimit>, Limit> limits_;
 };
 

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory quota on every path, against a software GPU whose memory costs what it costs on a card
+(docs/decisions/0020-what-a-driver-takes.md). The server has promised every byte. So whatever one
+program takes beyond its charge, another one misses."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import MIB, Server, eventually, tendril
+
+CONTEXT_MIB, CODE_MIB = 24, 32
+# of a thread's local memory, by 4 processors of 2,048 threads
+LOCAL_RESIDUE = (6000 - 1024) * 4 * 2048 + 2 * MIB
+PROGRAM = pathlib.Path(__file__).with_name("quota_program.py")
+
+
+def card(memory=2048 * MIB, **more):
+    """A server with one GPU, and the board that shows what is really taken."""
+    board = f"/dev/shm/tendril-quota-{os.getpid()}-{os.urandom(4).hex()}"
+    environment = {
+        "TENDRIL_SOFTGPU_BOARD": board,
+        "TENDRIL_SOFTGPU_COSTS": "card",
+        "TENDRIL_SOFTGPU_CONTEXT_MB": str(CONTEXT_MIB),
+        "TENDRIL_SOFTGPU_DEVICES": "1",
+        "TENDRIL_SOFTGPU_MEMORY_MB": str(memory // MIB),
+    }
+    options = ("--code-memory", f"{CODE_MIB}M", "--turns", "off")
+    server = Server(*options, memory=memory, environment=environment, **more)
+    return server, board
+
+
+def taken(board):
+    """What the device's memory is used for: in all, and by process, in MiB."""
+    text = subprocess.run(
+        [harness.BUILD / "bin" / "tendril-softgpu", "show"],
+        env={"TENDRIL_SOFTGPU_BOARD": board},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    total = int(re.search(r", (\d+) of \d+ MiB", text).group(1))
+    return total, {int(p): int(m) for p, m in re.findall(r"process (\d+): (\d+) MiB", text)}
+
+
+def sessions(server):
+    status, out, err = tendril("top", "--once", "--interval", "0.1", "--json", server=server)
+    if status != 0:
+        raise AssertionError(err)
+    return json.loads(out)["servers"][0]["sessions"]
+
+
+@harness.needs_client
+@harness.needs_plain_client
+class Quota(unittest.TestCase):
+    def start(self, **more):
+        server, board = card(**more)
+        self.addCleanup(pathlib.Path(board).unlink, missing_ok=True)
+        self.addCleanup(server.stop)
+        return server, board
+
+    def end(self, process):
+        harness.end(process)
+        process.stdin.close()
+
+    def check(self, server, board):
+        """At a moment when no program does anything."""
+        total, by_process = taken(board)
+        charged, used = {}, {}
+        for lease in server.leases():
+            charged[lease["lease"]] = sum(s["memory_used_bytes"] for s in lease["slices"])
+            quota = sum(s["memory_bytes"] for s in lease["slices"])
+            self.assertLessEqual(charged[lease["lease"]], quota, "more is charged than promised")
+        for session in sessions(server):
+            mib = by_process.get(session["worker_pid"], 0)
+            used[session["lease"]] = used.get(session["lease"], 0) + mib
+        for lease, mib in used.items():
+            self.assertLessEqual(mib, charged[lease] / MIB + 1, "more is taken than charged")
+        return total
+
+    def test_eight_programs_at_random(self):
+        seed = int(os.environ.get("TENDRIL_QUOTA_SEED", "1"))
+        steps = int(os.environ.get("TENDRIL_QUOTA_STEPS", "12"))
+        server, board = self.start()
+        programs = []
+        for i in range(8):
+            errors = tempfile.TemporaryFile("w+")
+            self.addCleanup(errors.close)
+            command = [harness.TENDRIL, "run", "--server", server.endpoint, "-p", "0.125", "--"]
+            process = subprocess.Popen(
+                [*command, sys.executable, "-B", PROGRAM, str(seed * 8 + i), str(steps)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=harness.clean_environment(),
+            )
+            self.addCleanup(self.end, process)
+            programs.append((process, errors))
+        refusals = 0
+        for step in range(steps + 1):
+            for process, errors in programs:
+                line = process.stdout.readline()
+                if not line.startswith("step" if step < steps else "end"):
+                    errors.seek(0)
+                    what = errors.read()[-2000:] + server.log()[-2000:]
+                    self.fail(f"seed {seed}, step {step}: {line}{what}")
+                if step == steps:
+                    _, had, refused, residue = line.split()
+                    refusals += int(refused)
+                    self.assertGreater(int(had), 0)
+                    self.assertLessEqual(int(residue), LOCAL_RESIDUE, "not given back")
+            self.check(server, board)
+            for process, _ in programs:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        for process, _ in programs:
+            self.assertEqual(process.wait(30), 0)
+            process.stdin.close()
+        self.assertGreater(refusals, 0, "it was not tight")
+        self.assertNotIn("the driver has no", server.log())
+        eventually(server.settled, 10, "everything given back")
+        eventually(lambda: taken(board)[0] == CONTEXT_MIB, 5, "only the warm worker's context left")
+
+    def test_the_attacks_of_the_audit(self):
+        """Each took memory that nobody had been charged for."""
+        server, board = self.start(memory=1024 * MIB)
+        head = PROGRAM.read_text(encoding="utf-8").split("if __name__")[0]
+        # bytes that take 512 each, contexts, the stack of kernels
+        for size, text in (
+            (
+                80,
+                """
+count, p = 0, c_uint64()
+while count < 60_000 and cuda.cuMemAlloc_v2(byref(p), c_size_t(1)) == 0:
+    count += 1
+assert 30_000 < count < 60_000 and free_bytes() < 2 * MIB, (count, free_bytes())
+""",
+            ),
+            (
+                200,
+                """
+count, other = 0, c_void_p()
+while cuda.cuCtxCreate_v2(byref(other), 0, device) == 0:
+    count += 1
+assert 2 <= count <= 6, count
+must(cuda.cuCtxSetCurrent(main_context))
+""",
+            ),
+            (
+                200,
+                """
+assert cuda.cuCtxSetLimit(0, c_size_t(100_000)) == OUT_OF_MEMORY
+must(cuda.cuCtxSetLimit(0, c_size_t(8192)))
+assert free_bytes() <= before - 7 * 8 * MIB, free_bytes()
+""",
+            ),
+            (
+                200,
+                """
+made, before = [], free_bytes()
+while len(made) < 600:
+    made.append(c_void_p())
+    if cuda.cuStreamCreate(byref(made[-1]), 1) or cuda.cuCtxSynchronize():
+        break
+assert 100 < len(made) < 500, len(made)
+""",
+            ),
+        ):
+            program = head + "must(begin())\nbefore = free_bytes()\n" + text + "\nsay('held')\n"
+            process = subprocess.Popen(
+                [
+                    *(harness.TENDRIL, "run", "--server", server.endpoint, "-m", f"{size}M", "--"),
+                    *(sys.executable, "-B", "-c", program),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=harness.clean_environment(),
+            )
+            self.addCleanup(self.end, process)
+            self.assertEqual(process.stdout.readline(), "held\n", text)
+            self.check(server, board)
+            self.assertLessEqual(taken(board)[0], size + CONTEXT_MIB)
+            process.communicate("\n")
+            self.assertEqual(process.returncode, 0)
+            eventually(server.settled, 10, "everything given back")
+
+    def test_processes_that_the_slice_cannot_hold_are_refused(self):
+        server, board = self.start(memory=1024 * MIB)
+        script = (
+            "for i in 1 2 3 4 5; do "
+            f"'{harness.PROGRAMS}/hold' 8 20 2>&1 & done; wait; echo; "
+            f"'{harness.PROGRAMS}/hold' 8 0 && echo afterwards"
+        )
+        process = harness.start("run", "-m", "200M", "--", "sh", "-c", script, server=server)
+        self.addCleanup(harness.end, process)
+        # 56 MiB and 8 for each: three fit
+        eventually(lambda: len(sessions(server)) == 3, 20, "three of five")
+        refused = lambda: server.log().count("no room for another process")
+        eventually(lambda: refused() == 2, 20, "two refused")
+        self.check(server, board)
+        for session in sessions(server):
+            os.kill(session["pid"], 9)
+        out, _ = process.communicate(timeout=60)
+        self.assertIn("no room for another process: its 3 hold", out)
+        self.assertIn("take a larger slice (-m)", out)
+        self.assertIn("afterwards", out)
+
+
+class PageableAccess(unittest.TestCase):
+    """A GPU whose kernels reach all memory of their worker process is not lent to others."""
+
+    def test_serve_refuses_or_warns(self):
+        claim = {"TENDRIL_SOFTGPU_ATTRIBUTES": "88:1"}
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("0123456789abcdefghij\n")
+            file.flush()
+            with self.assertRaises(AssertionError) as refused:
+                Server("--token-file", file.name, environment=claim)
+            self.assertIn("refusing to lend to others: kernels on GPU 0", str(refused.exception))
+            options = ("--token-file", file.name, "--allow-pageable-access")
+            with Server(*options, environment=claim) as server:
+                self.assertIn("kernels on GPU 0 can read and write all memory", server.log())
+            with Server("--token-file", file.name) as server:
+                self.assertNotIn("kernels on GPU", server.log())
+        with Server(environment=claim) as server:
+            self.assertIn("kernels on GPU 0 can read and write all memory", server.log())
+            _, out, err = tendril("doctor", "--no-attach", server=server)
+            self.assertIn("its kernels reach all memory of their worker process", out + err)
+
+
+if __name__ == "__main__":
+    unittest.main()
