@@ -381,8 +381,8 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   drop_session(session.get());
 }
 
-// Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
-// The store answers later, on a thread of its own.
+// The store answers later, on a thread of its own. Only what an owner has proven counts: with names
+// that clients claim, one of them could fill the store under many.
 void Sessions::worker_asked_for_image(const Session& session, const wire::WorkerRequest& request,
                                       base::Fd fd) {
   auto answer = [worker = session.worker](wire::ExportAnswer with, base::Fd image) {
@@ -393,15 +393,15 @@ void Sessions::worker_asked_for_image(const Session& session, const wire::Worker
   };
   if (images_ == nullptr) return answer(wire::ExportAnswer::kUnknown, {});
   const auto lease = leases_.find(session.lease_id);
-  const std::string proven = lease == leases_.end() ? std::string() : lease->second->owner.id;
-  // Those who proved the same (one token, this host) are told apart by what they say.
-  const std::string owner = proven + " " + session.client.user;
+  if (lease == leases_.end()) return answer(wire::ExportAnswer::kUnknown, {});
+  const std::string& owner = lease->second->owner.id;
   if (request.kind == wire::WorkerRequestKind::kFindImage)
     images_->find(owner, request.record, std::move(answer));
   else
     images_->keep(owner, request.record, std::move(fd), std::move(answer));
 }
 
+// Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
