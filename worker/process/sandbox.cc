@@ -144,6 +144,10 @@ Status leave_files(const Confinement& wanted) {
        {"/usr", "/lib", "/lib64", "/lib32", "/nix/store", "/run/opengl-driver", "/proc", "/sys",
         "/etc/ld.so.cache", "/etc/nvidia", "/etc/localtime", "/dev/urandom", "/dev/random"})
     allow(path, FileUse::kRead);
+  // NVIDIA's driver names its threads there when it starts, and fails if it cannot (R580). A rule
+  // holds while the kernel remembers the folder, so the descriptor stays open.
+  (void)base::Fd(open("/proc/self/task", O_PATH | O_CLOEXEC)).release();
+  allow("/proc/self/task", FileUse::kWrite);
   for (const std::string& path : folders_of_libraries()) allow(path, FileUse::kRead);
   for (const std::string& path : wanted.readable) allow(path, FileUse::kRead);
   for (const char* path : {"/dev/null", "/dev/zero"}) allow(path, FileUse::kDevice);
