@@ -74,7 +74,7 @@ std::string beside_this_program(const char* name) {
 }
 
 daemon::ChildOutput Bench::start(const Words& words) const {
-  auto output = daemon::run_child(program_, words, kLimitMs);
+  auto output = daemon::run_child(program_, words, kLimitMs, daemon::ChildEnvironment::kWhole);
   if (output.ok()) return std::move(*output);
   return {output.status().message(), -1};
 }

@@ -243,8 +243,9 @@ void Checkup::check_bandwidth() {
     setenv("TENDRIL_TOKEN_FILE", options_.token_file.c_str(), 1);
     unsetenv("TENDRIL_TOKEN");
   }
-  auto output = daemon::run_child(
-      "/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"}, kMeasureMaxMs);
+  auto output =
+      daemon::run_child("/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"},
+                        kMeasureMaxMs, daemon::ChildEnvironment::kWhole);
   if (!output.ok()) {
     step("bandwidth", false, output.status().message());
     return;

@@ -81,10 +81,10 @@ bool is_passed_on(const char* variable) {
   return false;
 }
 
-std::vector<char*> environment_of_children() {
+std::vector<char*> variables_of(ChildEnvironment environment) {
   std::vector<char*> variables;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    if (is_passed_on(*each)) variables.push_back(*each);
+    if (environment == ChildEnvironment::kWhole || is_passed_on(*each)) variables.push_back(*each);
   }
   variables.push_back(nullptr);
   return variables;
@@ -93,8 +93,8 @@ std::vector<char*> environment_of_children() {
 }  // namespace
 
 base::Result<Child> start_child(const std::string& executable,
-                                const std::vector<std::string>& arguments, int output,
-                                int control) {
+                                const std::vector<std::string>& arguments, int output, int control,
+                                ChildEnvironment environment) {
   base::Fd keep_output, keep_control;
   output = lifted(output, &keep_output);
   control = lifted(control, &keep_control);
@@ -125,9 +125,9 @@ base::Result<Child> start_child(const std::string& executable,
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   Child child;
-  std::vector<char*> environment = environment_of_children();
+  std::vector<char*> variables = variables_of(environment);
   const int error = posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(),
-                                environment.data());
+                                variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
@@ -168,12 +168,13 @@ std::string describe_exit(int wait_status) {
 }
 
 base::Result<ChildOutput> run_child(const std::string& executable,
-                                    const std::vector<std::string>& arguments, int timeout_ms) {
+                                    const std::vector<std::string>& arguments, int timeout_ms,
+                                    ChildEnvironment environment) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return base::errno_status(base::Code::kExhausted, "cannot make a pipe", errno);
   base::Fd reader(ends[0]), writer(ends[1]);
-  base::Result<Child> started = start_child(executable, arguments, writer.get(), -1);
+  base::Result<Child> started = start_child(executable, arguments, writer.get(), -1, environment);
   if (!started.ok()) return started.status();
   Child child = started.take();
   writer.reset();
