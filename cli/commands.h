@@ -50,6 +50,7 @@ struct EnvOptions : CommonOptions {
 struct ServeOptions {
   std::vector<std::string> listen, unix_paths;
   uint16_t port = 7433;
+  std::string identity, pool, providers;
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
   std::string code_memory, packed_control, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;

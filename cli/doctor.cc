@@ -70,6 +70,7 @@ class Checkup {
   bool check_name();
   bool check_port();
   bool check_hello();
+  std::string proof() const;
   void check_latency();
   bool check_driver();
   bool check_transport();
@@ -147,6 +148,14 @@ bool Checkup::check_port() {
   return true;
 }
 
+// How both ends have proven themselves.
+std::string Checkup::proof() const {
+  const std::string server = control_->proven_server();
+  if (!server.empty()) return "TLS; the server is " + view::safe(server);
+  if (connect_.token.empty()) return "none demanded";
+  return control_->sealed() ? "TLS; the token is accepted" : "the token is accepted";
+}
+
 bool Checkup::check_hello() {
   auto control = session::Control::connect(endpoint_, connect_);
   if (!control.ok()) {
@@ -168,8 +177,7 @@ bool Checkup::check_hello() {
   const base::Status served =
       session::check_api(request, version_text(), list->apis, view::safe(hello.product_version));
   if (!step("version", served.ok(), served.ok() ? versions : served.message())) return false;
-  return step("authentication", true,
-              connect_.token.empty() ? "none demanded" : "the token is accepted");
+  return step("authentication", true, proof());
 }
 
 void Checkup::check_latency() {
@@ -214,7 +222,9 @@ bool Checkup::check_transport() {
   request.api = kApiName;
   request.api_digest = schema_digest();
   const uint64_t begin_us = base::now_us();
-  auto attached = session::attach(endpoint_, connect_, request);
+  session::ConnectOptions plain = connect_;  // an attached connection goes to a worker
+  plain.securer = nullptr;
+  auto attached = session::attach(endpoint_, plain, request);
   const double took_ms = static_cast<double>(base::now_us() - begin_us) / 1000;
   if (!attached.ok() && attached.status().code() == base::Code::kRefused) {
     warn("transport", "not tried, no slice is free for it: " + attached.status().message());

@@ -88,7 +88,7 @@ Result<identity::OwnIdentity> renewed(const std::string& folder, const identity:
 void renew_due(const std::string& folder, std::vector<identity::OwnIdentity>* all) {
   const int64_t now_s = identity::wall_clock_s();
   for (identity::OwnIdentity& own : *all) {
-    if (now_s < own.facts.renewal_s() || now_s > own.facts.ends_s) continue;
+    if (now_s < own.facts.renewal_s() || now_s >= own.facts.ends_s) continue;
     if (own.facts.name.role == identity::Role::kServer) continue;  // its server does it
     Result<identity::OwnIdentity> fresh = renewed(folder, own, kRenewMs);
     Status done = fresh.status();
@@ -240,7 +240,7 @@ int identity_whoami(const IdentityOptions& options) {
                       {"pin", identity::pin_of(own.authority)}});
       continue;
     }
-    const bool over = identity::wall_clock_s() > facts.ends_s;
+    const bool over = identity::wall_clock_s() >= facts.ends_s;
     printf("%s  %s %s  issued by %s\n", facts.name.uri().c_str(), over ? "ENDED" : "until",
            identity::time_text(facts.ends_s).c_str(),
            own.issuer.empty() ? "this machine" : own.issuer.c_str());

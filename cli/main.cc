@@ -98,6 +98,7 @@ class CommandLine {
   void add_serve();
   void add_serve_isolation(CLI::App* sub);
   void add_serve_access(CLI::App* sub);
+  void add_serve_identity(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
   void add_run();
   void add_env();
@@ -134,8 +135,8 @@ void CommandLine::add_serve() {
                                 [this] { return serve(serve_options_); });
   ServeOptions& o = serve_options_;
   sub->add_option("--listen", o.listen,
-                  "Address to listen on; repeatable (default 127.0.0.1). Any other than loopback "
-                  "needs a token")
+                  "Address to listen on; repeatable (default 127.0.0.1). Other hosts' users prove "
+                  "themselves with identities, or with a token if there is one")
       ->type_name("ADDR[:PORT]")
       ->allow_extra_args(false);
   sub->add_option("--port", o.port, "Port; 0: any free one")->capture_default_str();
@@ -146,6 +147,7 @@ void CommandLine::add_serve() {
   sub->add_option("--token-file", o.token_file,
                   "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
       ->type_name("FILE");
+  add_serve_identity(sub);
   sub->add_option("--monitor", o.monitor,
                   "Monitoring library (default: the system's libnvidia-ml.so.1)")
       ->type_name("LIBRARY");
@@ -234,6 +236,17 @@ void CommandLine::add_serve_access(CLI::App* sub) {
                   "below /run/tendril or XDG_RUNTIME_DIR; off")
       ->type_name("FOLDER")
       ->capture_default_str();
+}
+
+void CommandLine::add_serve_identity(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_option("--identity", o.identity,
+                  "Folder with this server's identity, made if it is not there (or "
+                  "TENDRIL_IDENTITY; default: tendril/identity in this user's configuration)")
+      ->type_name("FOLDER");
+  sub->add_option("--pool", o.pool, "Name of a new pool (default: this host's)");
+  sub->add_option("--providers", o.providers, "File with the identity providers to accept")
+      ->type_name("FILE");
 }
 
 void CommandLine::add_serve_switches(CLI::App* sub) {

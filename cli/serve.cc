@@ -58,6 +58,9 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.port_file = options.port_file;
   out.unix_paths = options.unix_paths;
   out.token_file = options.token_file;
+  out.identity_folder = options.identity;
+  out.pool = options.pool;
+  out.providers_file = options.providers;
   out.isolation = {options.worker_user, options.weak_isolation};
   out.policy_file = options.policy;
   out.audit_file = options.audit_log;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/complain.h"
+#include "cli/identity.h"
 #include "config/credentials.h"
 #include "config/local_sockets.h"
 #include "config/servers.h"
@@ -41,6 +42,9 @@ base::Result<Reach> reach(const CommonOptions& options) {
   if (!token.ok()) return token.status();
   Reach found;
   found.servers = servers.take();
+  auto made = securer(*token);
+  if (!made.ok()) return made.status();
+  found.connect.securer = made.take();
   found.connect.token = token.take();
   found.connect.timeout_ms = options.timeout_ms;
   found.connect.patience = [](const std::string& line) {

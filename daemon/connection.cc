@@ -91,11 +91,7 @@ base::Status ConnectionHandler::refuse_stranger(const wire::Hello& hello, const 
   const char* const what = hello.token.empty() ? "missing" : "wrong";
   base::Status refusal;
   if (wait_ns != 0) {
-    refusal = base::Status(
-        base::Code::kRefused,
-        base::format("too many wrong tokens came from %s; the next one is looked at in %llu s",
-                     peer.address.c_str(),
-                     static_cast<unsigned long long>(wait_ns / 1'000'000'000u + 1)));
+    refusal = context_->guesses->check(peer.address, now_ns);
   } else {
     refusal = session::admit_by_token(context_->guard->settings()->token, hello.token).refusal;
     if (!hello.token.empty()) context_->guesses->wrong(peer.address, now_ns);
@@ -239,6 +235,19 @@ void ConnectionHandler::joined(const wire::JoinRequest& request, session::Connec
 
 base::Result<base::Fd> ConnectionHandler::fetch(const wire::JoinRequest& request) {
   return context_->sessions->fetch(request);
+}
+
+base::Result<std::vector<uint8_t>> ConnectionHandler::other(const session::Message& request,
+                                                            const session::Facts& facts) {
+  if (!Doors::answers(request.kind)) return session::ControlHandler::other(request, facts);
+  base::Result<std::vector<uint8_t>> answer = context_->doors->answer(request, facts);
+  if (wire::Request(request.kind) == wire::Request::kDenied) return answer;  // every few seconds
+  const access::Decision decision{answer.ok(), "invitation", answer.status().message()};
+  const char* const what = wire::Request(request.kind) == wire::Request::kEnroll ? "join" : "renew";
+  const base::Status recorded =
+      context_->guard->record(who_, what, std::string(), decision).status();
+  if (answer.ok() && !recorded.ok()) return recorded;
+  return answer;
 }
 
 base::Status ConnectionHandler::use(const wire::JoinRequest& request) {

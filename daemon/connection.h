@@ -8,6 +8,7 @@
 #include <string>
 
 #include "access/guard.h"
+#include "daemon/doors.h"
 #include "daemon/reception/strangers.h"
 #include "daemon/sessions.h"
 #include "session/control/serve.h"
@@ -24,6 +25,7 @@ struct ConnectionContext {
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
+  const Doors* doors = nullptr;
   Guesses* guesses = nullptr;
   Repeats* repeats = nullptr;
 };
@@ -48,6 +50,8 @@ class ConnectionHandler : public session::ControlHandler {
   void joined(const wire::JoinRequest& request, session::Connection connection) override;
   base::Result<base::Fd> fetch(const wire::JoinRequest& request) override;
   base::Status use(const wire::JoinRequest& request) override;
+  base::Result<std::vector<uint8_t>> other(const session::Message& request,
+                                           const session::Facts& facts) override;
 
  private:
   base::Status refuse_stranger(const wire::Hello& hello, const session::Peer& peer,

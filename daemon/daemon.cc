@@ -18,6 +18,7 @@
 #include <iterator>
 
 #include "access/guard.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "config/credentials.h"
 #include "config/local_sockets.h"
@@ -25,6 +26,7 @@
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
 #include "daemon/containment/pageable.h"
+#include "daemon/doors.h"
 #include "daemon/host/local_files.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
@@ -101,6 +103,7 @@ class DaemonImpl : public Daemon {
   Status open_listeners();
   void open_local_sockets();
   Status open_unix(const std::string& path, uint32_t mode);
+  Status open_doors();
   Status open_gpus();
   Status open_workers();
   void bound_leases();
@@ -115,6 +118,7 @@ class DaemonImpl : public Daemon {
   DaemonOptions options_;
   std::unique_ptr<access::Guard> guard_;
   std::vector<transport::Listener> listeners_;
+  std::unique_ptr<Doors> doors_;
   std::string socket_folder_;  // made by this process; removed at the end
   uint16_t port_ = 0;
   std::string host_;
@@ -146,15 +150,6 @@ Status DaemonImpl::open_listeners() {
       if (port_ == 0) port_ = listener.port;
       listeners_.push_back(std::move(listener));
     }
-  }
-  for (const transport::Listener& listener : listeners_) {
-    if (listener.loopback || guard_->settings()->mode != access::Mode::kOpen) continue;
-    return Status(
-        Code::kInvalid,
-        "refusing to listen on " + listener.text +
-            " without a token: anybody in that network could use this machine's GPUs. Put a "
-            "secret into a file and pass --token-file FILE (or TENDRIL_TOKEN_FILE), or listen "
-            "on 127.0.0.1");
   }
   for (const std::string& path : options_.unix_paths) {
     const Status opened = open_unix(path, 0660);
@@ -199,11 +194,12 @@ Status DaemonImpl::make_guard() {
   options.token_file = options_.token_file;
   options.policy_file = options_.policy_file;
   options.server = host_;
+  options.identities = doors_->identities();
   // A server for its own host alone keeps no audit log unless told to.
   const auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
   const bool automatic = options_.audit_file == "auto";
   if (automatic) {
-    if (!options_.listen.empty() || (token.ok() && !token.value().empty()))
+    if (!options_.listen.empty() || options.identities || (token.ok() && !token.value().empty()))
       options.audit_file = default_audit_file();
   } else if (options_.audit_file != "off") {
     options.audit_file = options_.audit_file;
@@ -224,13 +220,40 @@ Status DaemonImpl::make_guard() {
 }
 
 Status DaemonImpl::reload() {
-  const Status status = guard_->reload();
+  Status status = guard_->reload();
+  if (status.ok()) status = doors_->reload(guard_->settings()->token);
   if (status.ok()) {
     log(Level::kInfo, "read credentials, policy and limits again");
   } else {
     log(Level::kError, "nothing was changed: %s", status.message().c_str());
   }
   return status;
+}
+
+Status DaemonImpl::open_doors() {
+  auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
+  if (!token.ok()) return token.status();
+  DoorsOptions options;
+  options.token = token.take();
+  options.guesses = &guesses_;
+  options.wrong_secret = [this](const session::Peer& peer) {
+    access::Principal stranger;
+    stranger.from = peer.text;
+    guard_->record_stranger(stranger, {false, "token", "its token is wrong"}, base::now_ns());
+  };
+  for (const transport::Listener& listener : listeners_) {
+    if (!listener.loopback && listener.port != 0) options.others_may_come = true;
+  }
+  options.identity_folder = options_.identity_folder;
+  options.pool = options_.pool;
+  options.providers_file = options_.providers_file;
+  options.address = options.others_may_come ? host_ : "127.0.0.1";
+  if (port_ != wire::kDefaultPort) options.address += ":" + std::to_string(port_);
+  auto doors = Doors::open(options);
+  if (!doors.ok()) return doors.status();
+  doors_ = doors.take();
+  context_.doors = doors_.get();
+  return Status();
 }
 
 Status DaemonImpl::open_gpus() {
@@ -338,8 +361,9 @@ Status DaemonImpl::prepare() {
   // Its memory holds secrets. A developer's debugger and the tests of another user need to look.
   if (base::env_u32("TENDRIL_DUMPABLE", 0) == 0) prctl(PR_SET_DUMPABLE, 0);
   host_ = host_name();
-  Status status = make_guard();
-  if (status.ok()) status = open_listeners();
+  Status status = open_listeners();
+  if (status.ok()) status = open_doors();
+  if (status.ok()) status = make_guard();
   if (status.ok()) status = open_gpus();
   if (status.ok())
     status = check_pageable_access(inventory_, guard_->settings()->mode != access::Mode::kOpen,
@@ -383,6 +407,7 @@ Status DaemonImpl::prepare() {
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
+  doors_->greet();
   if (!options_.port_file.empty()) return write_port_file(options_.port_file, port_);
   return Status();
 }
@@ -460,6 +485,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
 Status DaemonImpl::open_reception() {
   ReceptionOptions options;
   options.host = host_;
+  options.seal = [this](const session::Peer& peer) { return doors_->seal(peer); };
   options.connections_max = options_.connections_max;
   rlimit limit;
   // Strangers must leave descriptors for everything else.

@@ -20,6 +20,8 @@ using base::Status;
 namespace {
 
 constexpr int kSerialBytes = 16;
+// No name has a blank. Otherwise a server that is called as its pool would look self-signed.
+constexpr char kAuthoritySuffix[] = " authority";
 
 struct NamesDeleter {
   void operator()(GENERAL_NAMES* names) const { GENERAL_NAMES_free(names); }
@@ -228,7 +230,7 @@ Result<Certificate> make_authority(const Key& key, const std::string& pool, int6
   const Certificate made = owned(X509_new());
   X509* const x = made.get();
   const bool good = x != nullptr && X509_set_version(x, X509_VERSION_3) == 1 && set_serial(x) &&
-                    set_common_name(X509_get_subject_name(x), pool) &&
+                    set_common_name(X509_get_subject_name(x), pool + kAuthoritySuffix) &&
                     X509_set_issuer_name(x, X509_get_subject_name(x)) == 1 &&
                     set_times(x, now_s - kBackdateS, now_s + kAuthorityLifetimeS) &&
                     X509_set_pubkey(x, key.get()) == 1 &&
@@ -338,7 +340,7 @@ Result<Facts> judge(const Certificate& certificate, const Certificate& authority
   Result<Facts> facts = read_facts(certificate);
   if (!good) {
     const bool time = why == X509_V_ERR_CERT_HAS_EXPIRED || why == X509_V_ERR_CERT_NOT_YET_VALID;
-    if (time && facts.ok() && (now_s < facts->begins_s || now_s > facts->ends_s))
+    if (time && facts.ok() && (now_s < facts->begins_s || now_s >= facts->ends_s))
       return wrong_time(*facts, now_s, whose);
     if (time || why == X509_V_ERR_INVALID_PURPOSE || why == X509_V_ERR_INVALID_CA) {
       return Status(Code::kRefused,

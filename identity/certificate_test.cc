@@ -87,6 +87,13 @@ TEST(Certificate, EachRefusalHasItsOwnText) {
   EXPECT_PRED2(has, refusal_of(alice, pool.authority, Purpose::kServer, kTestNowS), "purpose");
 }
 
+// Often the pool is called as the host.
+TEST(Certificate, TheNameOfThePoolIsFree) {
+  const TestPool pool("gpu1");
+  const OwnIdentity server = pool.issue_to(Role::kServer, "gpu1");
+  EXPECT_EQ(refusal_of(server, pool.authority, Purpose::kServer, kTestNowS), "");
+}
+
 TEST(Certificate, AnIssuedOneIssuesNothing) {
   const TestPool pool("lab");
   const OwnIdentity alice = pool.issue_to(Role::kUser, "alice");

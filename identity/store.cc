@@ -59,7 +59,7 @@ std::string identity_folder(const std::string& asked) {
   if (!named.empty()) return named;
   std::string above = config::variable("XDG_CONFIG_HOME");
   const std::string home = config::variable("HOME");
-  if (above.empty() && !home.empty()) above = home + "/.config";
+  if (above.empty() && !home.empty() && exists(home)) above = home + "/.config";
   return above.empty() ? "/var/lib/tendril/identity" : above + "/tendril/identity";
 }
 

@@ -22,8 +22,8 @@ struct OwnIdentity {
   std::string issuer;  // where it is renewed, "host:port"; empty: by the authority in this folder
 };
 
-// `asked`, or TENDRIL_IDENTITY, or tendril/identity in XDG_CONFIG_HOME or ~/.config, or
-// /var/lib/tendril/identity.
+// `asked`, or TENDRIL_IDENTITY, or tendril/identity in XDG_CONFIG_HOME or ~/.config; without a
+// home it is /var/lib/tendril/identity.
 std::string identity_folder(const std::string& asked);
 std::string authority_folder(const std::string& folder);
 

@@ -63,10 +63,11 @@ Certificate shared(X509* certificate) {
 class ServerSeal final : public TlsSeal {
  public:
   ServerSeal(std::shared_ptr<TlsServer> server, std::shared_ptr<SSL_CTX> context,
-             Certificate authority)
+             Certificate authority, std::function<void()> wrong_secret)
       : TlsSeal(context.get(), End::kServer),
         server_(std::move(server)),
-        authority_(std::move(authority)) {}
+        authority_(std::move(authority)),
+        wrong_secret_(std::move(wrong_secret)) {}
 
   Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
                  std::vector<uint8_t>* network) override {
@@ -116,8 +117,10 @@ class ServerSeal final : public TlsSeal {
   }
   Status explain(int reason, const std::string& text) const override {
     if (!server_->secret_key_.empty()) {
-      if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)
+      if (reason == SSL_R_BINDER_DOES_NOT_VERIFY) {
+        if (wrong_secret_) wrong_secret_();
         return Status(Code::kRefused, "its token is wrong");
+      }
       if (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER)
         return Status(Code::kRefused, "it shows a certificate or nothing, and a token is wanted");
     }
@@ -139,21 +142,21 @@ class ServerSeal final : public TlsSeal {
 
   const std::shared_ptr<TlsServer> server_;
   const Certificate authority_;
+  const std::function<void()> wrong_secret_;
   Facts facts_;
   Status refused_;
 };
 
-// What an open server says to TLS.
+// What an open server says to TLS, and one that has heard too many wrong secrets.
 class RefusingSeal final : public session::Seal {
  public:
+  explicit RefusingSeal(Status why) : why_(std::move(why)) {}
   Status start(std::vector<uint8_t>*) override { return Status(); }
   Status receive(const void*, size_t, std::vector<uint8_t>*,
                  std::vector<uint8_t>* network) override {
-    const Status why(Code::kUnsupported,
-                     "this server serves its own machine only, and speaks no TLS");
-    const std::vector<uint8_t> words = refusal(why);
+    const std::vector<uint8_t> words = refusal(why_);
     network->insert(network->end(), words.begin(), words.end());
-    return why;
+    return why_;
   }
   Status send(const void*, size_t, std::vector<uint8_t>*) override { return Status(); }
   void finish(std::vector<uint8_t>*) override {}
@@ -161,9 +164,18 @@ class RefusingSeal final : public session::Seal {
   bool has_ended() const override { return false; }
   std::string identity() const override { return std::string(); }
   std::string proof() const override { return std::string(); }
+
+ private:
+  const Status why_;
 };
 
-std::unique_ptr<session::Seal> TlsServer::refuse_tls() { return std::make_unique<RefusingSeal>(); }
+Status TlsServer::open_server() {
+  return Status(Code::kUnsupported, "this server serves its own machine only, and speaks no TLS");
+}
+
+std::unique_ptr<session::Seal> TlsServer::refuse_tls(const Status& why) {
+  return std::make_unique<RefusingSeal>(why);
+}
 
 Result<std::shared_ptr<TlsServer>> TlsServer::with_identity(const OwnIdentity& own, Clock clock) {
   std::shared_ptr<TlsServer> server(new TlsServer);
@@ -197,9 +209,10 @@ Status TlsServer::replace(const OwnIdentity& own) {
   return Status();
 }
 
-std::unique_ptr<session::Seal> TlsServer::accept() {
+std::unique_ptr<session::Seal> TlsServer::accept(std::function<void()> wrong_secret) {
   std::lock_guard<std::mutex> hold(mutex_);
-  return std::make_unique<ServerSeal>(shared_from_this(), context_, authority_);
+  return std::make_unique<ServerSeal>(shared_from_this(), context_, authority_,
+                                      std::move(wrong_secret));
 }
 
 void TlsServer::deny(const DenyList& list) {
@@ -293,6 +306,7 @@ class ClientSeal final : public TlsSeal {
     if (!strange && clear_.size() < sizeof header + header.bytes) return Status();
     const std::string why =
         strange ? "something else" : base::printable(clear_.substr(sizeof header, header.bytes));
+    if (!strange && header.code == uint16_t(Code::kRefused)) return Status(Code::kRefused, why);
     return Status(Code::kUnsupported, "the server answers TLS in clear: " + why);
   }
 

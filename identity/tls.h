@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,10 +31,12 @@ class TlsServer : public std::enable_shared_from_this<TlsServer> {
                                                                 Clock clock = wall_clock_s);
   // One secret that everybody knows.
   static base::Result<std::shared_ptr<TlsServer>> with_secret(const std::string& secret);
-  // The server is open: whoever speaks TLS hears that it should not.
-  static std::unique_ptr<session::Seal> refuse_tls();
+  // Whoever speaks TLS hears in clear why not; by default, because the server is open.
+  static std::unique_ptr<session::Seal> refuse_tls(const base::Status& why = open_server());
+  static base::Status open_server();
 
-  std::unique_ptr<session::Seal> accept();
+  // `wrong_secret` is called if the client has another secret.
+  std::unique_ptr<session::Seal> accept(std::function<void()> wrong_secret = {});
   // For connections from now on: a renewed certificate.
   base::Status replace(const OwnIdentity& own);
   // From now on these certificates prove nothing, on open connections too (Seal::receive).

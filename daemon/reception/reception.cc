@@ -189,7 +189,7 @@ void Reception::welcome(base::Fd fd) {
   entry->handler = options_.handler(peer);
   Conversation::Setting setting;
   setting.peer = peer;
-  setting.seal = options_.seal;
+  if (options_.seal) setting.seal = [this, peer = setting.peer] { return options_.seal(peer); };
   setting.enter = [this, entry](Standing standing) { return enter(entry, standing); };
   entry->conversation =
       std::make_unique<Conversation>(entry->handler.get(), std::move(setting), base::now_ns());
@@ -379,6 +379,9 @@ void Reception::hand_over(Entry* entry) {
 RequestPool* Reception::pool_for(uint16_t kind) {
   switch (wire::Request(kind)) {
     case wire::Request::kList:
+    case wire::Request::kEnroll:  // these write a file
+    case wire::Request::kRenew:
+    case wire::Request::kDenied:
       return &lists_;
     case wire::Request::kAttach:
     case wire::Request::kSecuredAttach:
@@ -467,7 +470,9 @@ void Reception::tick(uint64_t now_ns) {
   }
   std::vector<Entry*> late;
   for (const auto& [number, entry] : entries_) {
-    if (entry->conversation->deadline_ns() <= now_ns) late.push_back(entry.get());
+    entry->conversation->check_proof();
+    if (entry->conversation->deadline_ns() <= now_ns || entry->conversation->is_over())
+      late.push_back(entry.get());
   }
   for (Entry* const entry : late) drop(entry);
   tell_news(now_ns);

@@ -35,7 +35,7 @@ struct ReceptionOptions {
   // Makes the handler of a new connection.
   std::function<std::shared_ptr<session::ControlHandler>(const session::Peer&)> handler;
   // Makes the server's half of TLS. Empty: TLS is not spoken here.
-  std::function<std::unique_ptr<session::Seal>()> seal;
+  std::function<std::unique_ptr<session::Seal>(const session::Peer&)> seal;
   Repeats* repeats = nullptr;  // for the log
 };
 

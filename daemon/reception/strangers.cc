@@ -2,6 +2,8 @@
 // See strangers.h.
 #include "daemon/reception/strangers.h"
 
+#include "base/text.h"
+
 #include <algorithm>
 
 namespace tendril::daemon {
@@ -84,6 +86,15 @@ uint64_t Guesses::wait_ns(const std::string& address, uint64_t now_ns) {
   const auto found = records_.find(address);
   if (found == records_.end() || found->second.until_ns <= now_ns) return 0;
   return found->second.until_ns - now_ns;
+}
+
+base::Status Guesses::check(const std::string& address, uint64_t now_ns) {
+  const uint64_t wait = wait_ns(address, now_ns);
+  if (wait == 0) return base::Status();
+  return base::Status(
+      base::Code::kRefused,
+      base::format("too many wrong tokens came from %s; the next one is looked at in %llu s",
+                   address.c_str(), static_cast<unsigned long long>(wait / 1'000'000'000u + 1)));
 }
 
 void Guesses::wrong(const std::string& address, uint64_t now_ns) {

@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/result.h"
+
 namespace tendril::daemon {
 
 // The connections of strangers. When there are too many, the oldest one of the address that has
@@ -53,6 +55,8 @@ class Guesses {
  public:
   // How long a secret from that address is not looked at. 0: look at it.
   uint64_t wait_ns(const std::string& address, uint64_t now_ns);
+  // The same as a refusal for people.
+  base::Status check(const std::string& address, uint64_t now_ns);
   // Takes note of a wrong one.
   void wrong(const std::string& address, uint64_t now_ns);
 

@@ -61,6 +61,9 @@ class Control {
   // A request that this room does not know. The body of the answer.
   virtual base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
                                                    int timeout_ms) = 0;
+  virtual bool sealed() const = 0;  // TLS protects the connection
+  // The server's proven identity ("spiffe://POOL/server/NAME"); empty: it has shown none.
+  virtual std::string proven_server() const = 0;
   virtual int fd() const = 0;    // becomes readable when the server ends the connection
   virtual bool has_ended() = 0;  // whether it has; does not wait
 };

@@ -39,6 +39,7 @@ static Result<Connection> connect_sealed(const Endpoint& endpoint, const Connect
   const bool this_host = transport::describe_peer(connection->descriptor()).loopback;
   const int most_ms = options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
   const Status secured = connection->secure(seal.take(), Deadline(most_ms));
+  if (secured.ok()) token->clear();  // it was the key, or is for another server
   if (secured.ok()) return connection;
   if (secured.code() == Code::kUnsupported && this_host) {
     token->clear();

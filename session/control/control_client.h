@@ -33,6 +33,10 @@ class ControlClient final : public Control {
   base::Status change(const wire::ChangeRequest& request) override;
   base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
                                            int timeout_ms) override;
+  bool sealed() const override { return connection_.seal() != nullptr; }
+  std::string proven_server() const override {
+    return sealed() ? connection_.peer().identity : std::string();
+  }
   int fd() const override { return connection_.descriptor(); }
   bool has_ended() override { return connection_.has_ended(); }
   // The descriptor that belongs to a session's answer; `body` is a JoinRequest.

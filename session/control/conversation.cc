@@ -56,6 +56,12 @@ void Conversation::receive(const void* data, size_t bytes, uint64_t now_ns) {
   if (!ending_) advance(now_ns);
 }
 
+void Conversation::check_proof() {
+  if (seal_ == nullptr || ending_ || !seal_->is_open()) return;
+  failure_ = seal_->receive(nullptr, 0, &in_, &out_);
+  if (!failure_.ok()) ending_ = true;
+}
+
 void Conversation::advance(uint64_t now_ns) {
   Message message;
   if (facts_ == nullptr && !ending_ && take_message(&message, now_ns))
@@ -105,7 +111,7 @@ void Conversation::accept_hello(const Message& message, uint64_t now_ns) {
   facts->mine.token.clear();
   facts->peer = setting_.peer;
   facts->sealed = seal_ != nullptr;
-  if (seal_ != nullptr && !seal_->identity().empty()) {
+  if (seal_ != nullptr && !seal_->proof().empty()) {
     facts->peer.identity = seal_->identity();
     facts->peer.proof = seal_->proof();
   }

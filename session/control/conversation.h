@@ -35,6 +35,8 @@ class Conversation {
 
   // Bytes that came from the network.
   void receive(const void* data, size_t bytes, uint64_t now_ns);
+  // Ends the conversation if the peer's proof is void by now (a revoked certificate).
+  void check_proof();
   // Takes the next request. It must be answered by `complete` before another one can be taken.
   bool next(Message* request, uint64_t now_ns);
   void complete(Outcome outcome, uint64_t now_ns);

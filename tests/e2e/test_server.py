@@ -44,11 +44,14 @@ class Starting(unittest.TestCase):
         self.assertIn("/nonexistent/libcuda.so.1", error)
         self.assertIn("--driver", error)
 
-    def test_other_addresses_need_a_token(self):
-        status, error = self.serve("--driver", harness.DRIVER, "--listen", "0.0.0.0")
-        self.assertEqual(status, 2)
-        self.assertIn("without a token", error)
+    def test_other_addresses_need_an_identity_or_a_token(self):
+        asked = ["--driver", harness.DRIVER, "--listen", "0.0.0.0"]
+        status, error = self.serve(*asked, "--identity", "/dev/null/identity")
+        self.assertEqual(status, 1)
         self.assertIn("--token-file", error)
+        status, error = self.serve(*asked, "--identity", "/tmp", TENDRIL_TOKEN=SECRET)
+        self.assertEqual(status, 2)
+        self.assertIn("not both", error)
 
     def test_a_readable_token_file_is_refused(self):
         with tempfile.NamedTemporaryFile("w") as file:

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identities from the first start to a revoked certificate, with two servers of a pool: joining,
+proving, renewing, expiring, standing in for a server, one secret, and identity providers."""
+
+import base64
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+from harness import Server, eventually, start, tendril
+
+JOIN_TOKEN = r"[0-9a-f]{10}\.[0-9a-f]{32}\.[\w-]{43}"
+
+
+class Folders(unittest.TestCase):
+    """Each identity has a folder of its own below one that vanishes."""
+
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="tendril-identity-")
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+
+    def folder(self, name):
+        return os.path.join(self.root, name)
+
+    def serve(self, name, *options):
+        return self.enterContext(Server("--identity", self.folder(name), *options))
+
+    def identity(self, name, *arguments):
+        return tendril(*arguments, TENDRIL_IDENTITY=self.folder(name))
+
+    def ls(self, server, name):
+        return tendril("ls", server=server, TENDRIL_IDENTITY=self.folder(name))
+
+    def invite(self, authority, *arguments):
+        status, out, err = self.identity(authority, "identity", "invite", *arguments, "--json")
+        self.assertEqual(status, 0, err)
+        return json.loads(out)["token"]
+
+    def join(self, server, name, token, *arguments):
+        return self.identity(name, "join", server.endpoint, "--token", token, *arguments)
+
+    def joined(self, server, name, authority, *invitation):
+        token = self.invite(authority, *invitation)
+        status, out, err = self.join(server, name, token)
+        self.assertEqual(status, 0, err)
+        return out
+
+    def assert_refused(self, done, part):
+        status, out, err = done
+        self.assertNotEqual(status, 0, out)
+        self.assertIn(part, err)
+        self.assertEqual(err.count("\n"), 1, err)
+
+
+class Life(Folders):
+    def test_the_first_user_types_what_the_server_prints(self):
+        server = self.serve("a", "--pool", "lab")
+        self.assertRegex(server.log(), rf"tendril join 127.0.0.1:\d+ --token {JOIN_TOKEN}")
+        words = next(line for line in server.log().splitlines() if "tendril join" in line).split()
+        at = words.index("join")
+        status, out, err = self.identity("bob", *words[at : at + 4], "--name", "bob")
+        self.assertEqual(status, 0, err)
+        self.assertIn("bob (user) of the pool 'lab'", out)
+        status, out, err = self.ls(server, "bob")
+        self.assertEqual(status, 0, err)
+        _, out, _ = self.identity("bob", "whoami")
+        self.assertIn("spiffe://lab/user/bob", out)
+        again = self.identity("eve", *words[at : at + 4])
+        self.assert_refused(again, "used already")
+        # The secret is nowhere in the authority's files.
+        secret = words[at + 3].split(".")[1]
+        for file in pathlib.Path(self.folder("a")).rglob("*"):
+            if file.is_file():
+                self.assertNotIn(secret, file.read_text(encoding="ascii"), file)
+
+    def test_who_made_the_pool_is_its_administrator(self):
+        server = self.serve("a")
+        self.assertEqual(self.ls(server, "a")[0], 0)
+        _, out, _ = self.identity("a", "whoami")
+        self.assertIn("/admin/", out)
+
+    def test_without_an_identity_nothing_is_answered(self):
+        server = self.serve("a")
+        status, out, err = self.ls(server, "nobody")
+        self.assertNotEqual(status, 0, out)
+
+    def test_tokens_that_are_not_good(self):
+        server = self.serve("a")
+        token = self.invite("a", "bob")
+        identifier, secret, pin = token.split(".")
+        wrong = f"{identifier}.{'0' * 32}.{pin}"
+        self.assert_refused(self.join(server, "bob", wrong), "secret part")
+        unknown = f"{'0' * 10}.{secret}.{pin}"
+        self.assert_refused(self.join(server, "bob", unknown), "no such join token")
+        self.assert_refused(self.join(server, "bob", token[:-3]), "no join token")
+        late = self.invite("a", "eve", "--valid", "1s")
+        time.sleep(2.1)
+        self.assert_refused(self.join(server, "eve", late), "expired")
+        self.assertEqual(self.join(server, "bob", token)[0], 0)
+
+    def test_a_token_is_not_sent_to_a_strange_authority(self):
+        self.serve("a")
+        other = self.serve("b")
+        self.assert_refused(
+            self.join(other, "bob", self.invite("a", "bob")), "The token was not sent"
+        )
+
+    def test_two_servers_of_a_pool(self):
+        first = self.serve("a", "--pool", "lab")
+        self.joined(first, "b", "a", "gpu2", "--role", "server")
+        second = self.serve("b")
+        self.assertIn("server 'gpu2'", second.log())
+        self.joined(first, "bob", "a", "bob")
+        self.joined(first, "eve", "a", "eve")
+        for server in first, second:
+            self.assertEqual(self.ls(server, "bob")[0], 0)
+        # The other server gives out nothing, and says where to go.
+        self.assert_refused(
+            self.join(second, "x", self.invite("a", "x")), f"authority at {first.endpoint}"
+        )
+        status, out, err = self.identity("a", "identity", "revoke", "bob")
+        self.assertEqual(status, 0, err)
+        for server in first, second:
+            eventually(
+                lambda server=server: "revoked" in self.ls(server, "bob")[2], 10, "the refusal"
+            )
+            self.assertEqual(self.ls(server, "eve")[0], 0)
+        self.assert_refused(self.identity("bob", "identity", "renew"), "revoked")
+        _, out, _ = self.identity("a", "identity", "list")
+        self.assertIn("REVOKED", out)
+
+    @harness.needs_client
+    def test_revoking_ends_what_the_user_holds(self):
+        server = self.serve("a")
+        self.joined(server, "bob", "a", "bob")
+        run = start(
+            "run", "--", "sleep", "60", server=server, TENDRIL_IDENTITY=self.folder("bob")
+        )
+        self.addCleanup(harness.end, run)
+
+        def leases():
+            _, out, _ = tendril(
+                "ls", "--json", server=server, TENDRIL_IDENTITY=self.folder("a")
+            )
+            return json.loads(out)["servers"][0]["leases"]
+
+        eventually(leases, 20, "the lease")
+        self.assertEqual(self.identity("a", "identity", "revoke", "bob")[0], 0)
+        eventually(lambda: not leases(), 10, "the end of the lease")
+
+    def test_certificates_end_and_are_renewed(self):
+        server = self.serve("a")
+        self.joined(server, "bob", "a", "bob", "--lifetime", "3s")
+        self.assertEqual(self.ls(server, "bob")[0], 0)
+        self.joined(server, "eve", "a", "eve", "--lifetime", "1h")
+        _, before, _ = self.identity("eve", "whoami", "--json")
+        status, out, err = self.identity("eve", "identity", "renew")
+        self.assertEqual(status, 0, err)
+        _, after, _ = self.identity("eve", "whoami", "--json")
+        self.assertNotEqual(*(json.loads(t)["identities"][0]["serial"] for t in (before, after)))
+        time.sleep(3.1)
+        self.assert_refused(self.ls(server, "bob"), "expired")
+
+    def test_who_stands_in_for_a_server_is_refused(self):
+        server = self.serve("a", "--pool", "lab")
+        self.joined(server, "bob", "a", "bob")
+        impostor = self.serve("b", "--pool", "lab")  # the same name, another authority
+        self.assert_refused(self.ls(impostor, "bob"), "foreign")
+
+    def test_a_foreign_certificate_is_refused(self):
+        server = self.serve("a", "--pool", "lab")
+        other = self.serve("b", "--pool", "lab")
+        self.joined(other, "bob", "b", "bob")
+        # It believes the first server, and shows what the second one's authority gave it.
+        ours = pathlib.Path(self.folder("a")) / "authority/certificate.pem"
+        shutil.copy(ours, pathlib.Path(self.folder("bob")) / "pools/lab/user/authority.pem")
+        self.assert_refused(self.ls(server, "bob"), "foreign")
+
+    def test_a_recorded_connection_is_of_no_use(self):
+        server = self.serve("a")
+        self.joined(server, "bob", "a", "bob")
+        with harness.Relay(server.port) as relay:
+            status, _, err = tendril(
+                "ls",
+                "--server",
+                f"127.0.0.1:{relay.port}",
+                TENDRIL_IDENTITY=self.folder("bob"),
+            )
+            self.assertEqual(status, 0, err)
+            recorded = bytes(relay.sent[0])
+        self.assertNotIn(b"bob", recorded)
+        with harness.raw_connection(server) as replayed:
+            replayed.sendall(recorded)
+            replayed.settimeout(10)
+            answer = b""
+            with contextlib.suppress(OSError):
+                while data := replayed.recv(65536):
+                    answer += data
+        # A handshake and an alert, and no answer to the list that was asked for.
+        self.assertLess(len(answer), 4096)
+        eventually(lambda: "its TLS is wrong" in server.log(), 5, "the line in the log")
+
+
+class Secret(Folders):
+    def test_the_token_is_proven_and_never_sent(self):
+        secret = "correct horse battery"
+        token = self.folder("token")
+        pathlib.Path(token).write_text(secret, encoding="ascii")
+        os.chmod(token, 0o600)
+        server = self.enterContext(Server("--token-file", token))
+        with harness.Relay(server.port) as relay:
+            endpoint = f"127.0.0.1:{relay.port}"
+            status, _, err = tendril("ls", "--server", endpoint, TENDRIL_TOKEN=secret)
+            self.assertEqual(status, 0, err)
+            done = tendril("ls", "--server", endpoint, TENDRIL_TOKEN="incorrect horse!")
+            self.assert_refused(done, "the token is wrong")
+            for sent in relay.sent:
+                self.assertNotIn(b"horse", sent)
+                self.assertEqual(sent[0], 0x16)
+        self.assertIn("token is wrong", server.log())
+        self.assertNotIn("horse", server.log())
+
+    def test_an_open_server_is_reached_with_a_token_too(self):
+        server = self.enterContext(Server())
+        status, _, err = tendril("ls", server=server, TENDRIL_TOKEN="correct horse battery")
+        self.assertEqual(status, 0, err)
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class Provider:
+    """A small identity provider: its key set over HTTP, and tokens signed with openssl."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+        self.keys = {}
+        for name in "one", "two":
+            path = self.folder / f"{name}.pem"
+            command = ["openssl", "genpkey", "-algorithm", "RSA", "-out", path]
+            subprocess.run(command, check=True, capture_output=True)
+            command = ["openssl", "rsa", "-in", path, "-noout", "-modulus"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            modulus = bytes.fromhex(done.stdout.strip().split("=")[1])
+            self.keys[name] = {
+                "kty": "RSA",
+                "kid": name,
+                "alg": "RS256",
+                "use": "sig",
+                "n": encoded(modulus),
+                "e": "AQAB",
+            }
+        self.published = ["one"]
+        provider = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                keys = [provider.keys[name] for name in provider.published]
+                body = json.dumps({"keys": keys}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.issuer = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def token(self, key="one", **claims):
+        whole = {
+            "iss": self.issuer,
+            "aud": "tendril",
+            "sub": "alice",
+            "exp": int(time.time()) + 300,
+            **claims,
+        }
+        head = {"alg": "RS256", "kid": key}
+        text = ".".join(encoded(json.dumps(part).encode()) for part in (head, whole))
+        command = ["openssl", "dgst", "-sha256", "-sign", self.folder / f"{key}.pem"]
+        done = subprocess.run(command, input=text.encode(), check=True, capture_output=True)
+        path = self.folder / "token"
+        path.write_text(f"{text}.{encoded(done.stdout)}\n", encoding="ascii")
+        return str(path)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "the test's provider signs with openssl")
+class Providers(Folders):
+    def setUp(self):
+        super().setUp()
+        self.provider = Provider(self.folder("provider"))
+        self.addCleanup(self.provider.stop)
+        file = self.folder("providers.toml")
+        pathlib.Path(file).write_text(
+            f"""[[provider]]
+issuer = "{self.provider.issuer}"
+audience = "tendril"
+keys = "{self.provider.issuer}/keys"
+groups_claim = "groups"
+[provider.roles]
+gpu-admins = "admin"
+""",
+            encoding="ascii",
+        )
+        self.server = self.serve("a", "--pool", "lab", "--providers", file)
+        _, out, _ = self.identity("a", "whoami", "--json")
+        self.pin = json.loads(out)["identities"][0]["pin"]
+        # The first key set is fetched a moment after the start.
+        eventually(lambda: self.login("probe", self.provider.token())[0] == 0, 20, "a login")
+
+    def login(self, name, token, *more):
+        return self.identity(
+            name, "login", self.server.endpoint, "--pin", self.pin, "--jwt-file", token, *more
+        )
+
+    def test_a_signed_token_becomes_an_identity(self):
+        status, out, err = self.login("alice", self.provider.token())
+        self.assertEqual(status, 0, err)
+        self.assertIn("alice (user)", out)
+        self.assertEqual(self.ls(self.server, "alice")[0], 0)
+        token = self.provider.token(sub="root", groups=["x", "gpu-admins"])
+        self.assertIn("root (admin)", self.login("root", token)[1])
+        self.assert_refused(self.identity("alice", "identity", "renew"), "tendril login")
+
+    def test_tokens_that_are_not_good(self):
+        for part, claims in {
+            "expired": {"exp": int(time.time()) - 100},
+            "audience": {"aud": "somebody else"},
+            "does not know its issuer": {"iss": "https://elsewhere"},
+            "is no name": {"sub": "a/b"},
+            "no claim": {"sub": ""},
+        }.items():
+            with self.subTest(part):
+                self.assert_refused(self.login("x", self.provider.token(**claims)), part)
+        self.assert_refused(
+            self.login("x", self.provider.token(key="two")), "none of the provider's keys"
+        )
+
+    def test_the_provider_changes_its_key(self):
+        self.provider.published = ["two"]
+        token = self.provider.token(key="two")
+        eventually(lambda: self.login("alice", token)[0] == 0, 20, "the new key")
+
+    def test_the_pin_decides(self):
+        done = self.identity(
+            "x",
+            "login",
+            self.server.endpoint,
+            "--pin",
+            self.pin[::-1],
+            "--jwt-file",
+            self.provider.token(),
+        )
+        self.assertNotEqual(done[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
