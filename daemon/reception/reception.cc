@@ -25,12 +25,13 @@ namespace {
 constexpr uint64_t kStop = 0, kWake = 1, kFirstListener = 2, kFirstWatched = 1000,
                    kFirstConnection = 2000;
 constexpr size_t kBufferBytes = 64u << 10;
-constexpr int kAcceptsAtOnce = 64;
+// An honest client may be at the end of the queue of those who are to be accepted.
+constexpr int kAcceptsAtOnce = 256;
 constexpr int kEventsAtOnce = 256;
 constexpr int kTickMs = 250;
 // A handshake of TLS takes this thread 0.2 ms. Those of a crowd must not add up before an honest
 // client is read.
-constexpr size_t kDeferredAtOnce = 64;  // no fewer than are accepted
+constexpr size_t kDeferredAtOnce = 32;
 constexpr size_t kQuickThreads = 4, kListThreads = 1, kLeaseThreads = 16;
 constexpr uint64_t kNewsAfterNs = 2'000'000'000;
 constexpr uint64_t kNewsEveryNs = 2'000'000'000;
