@@ -204,6 +204,14 @@ constexpr Knob kKnobs[] = {
 }
 , "beyond those of processes, or process: such as a process could have, and taken in it"
 }
+, {"handles", false, false,
+   SET{return t.settings->handles = v == "reused"    ? HandleMode::kReused
+                                    : v == "checked" ? HandleMode::kChecked
+                                                     : HandleMode::kFree,
+              v == "free" || v == "checked" || v == "reused";
+}
+, "free, checked: a call with a stale handle ends the process, or reused: and handles come again"
+}
 , {"shuffle", true, false, SET{return read_count(v, &t.faults->shuffle_seed);
 }
 , "a seed: blocks, warps and diverged lanes run in an order that it decides; 0 is none"

@@ -36,6 +36,10 @@ struct DeviceSettings {
 };
 
 // Trivially copyable: it lies in memory shared between processes.
+// What the driver makes of stale handles: an error, or an end of the process. kReused also gives
+// the handles of ended objects to new ones.
+enum class HandleMode : uint32_t { kFree, kChecked, kReused };
+
 struct Settings {
   uint32_t devices = 1;
   int32_t major = 9, minor = 0;
@@ -46,6 +50,7 @@ struct Settings {
   int64_t patience_ms = 1000;
   bool check_exact = false;        // kernels may touch allocations only, not whole pages
   bool card_costs = false;         // memory is taken as a card's driver takes it
+  HandleMode handles = HandleMode::kFree;
   bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];
 };

@@ -14,11 +14,13 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
 #include "softgpu/board/board.h"
 #include "softgpu/driver/config.h"
+#include "softgpu/driver/live.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -148,6 +150,12 @@ using namespace tendril::softgpu;  // NOLINT: this file only exports
 
 #define TENDRIL_SOFTGPU_EXPORT(symbol, result, args, names)                                     \
   extern "C" __attribute__((visibility("default"))) result symbol args {                        \
+    std::optional<CallHandles> handles;                                                         \
+    if (__builtin_expect(checks_handles(), 0)) {                                                \
+      handles.emplace(#symbol);                                                                 \
+      const CheckCall check{&*handles};                                                         \
+      check names;                                                                              \
+    }                                                                                           \
     CUresult outcome = guarded<is_per_thread(#symbol), needs_no_init(#symbol)>(                 \
         #symbol, &soft_##symbol != nullptr, [&]() -> CUresult { return soft_##symbol names; }); \
     if (__builtin_expect(tracing(), 0)) {                                                       \

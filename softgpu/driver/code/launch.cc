@@ -260,6 +260,7 @@ SOFT(cuLaunchKernelEx)
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        check_live(attribute.value.launchCompletionEvent.event);
         at_end = events().get(attribute.value.launchCompletionEvent.event);
         if (!at_end) return CUDA_ERROR_INVALID_HANDLE;
         break;

@@ -8,6 +8,7 @@
 #include "softgpu/driver/code/fatbin.h"
 #include "softgpu/driver/code/jit_options.h"
 #include "softgpu/driver/code/module.h"
+#include "softgpu/driver/code/texture.h"
 #include "softgpu/driver/device/context.h"
 #include "softgpu/driver/entry.h"
 
@@ -20,6 +21,7 @@ struct Linker {
   std::string text;
   std::string log;
   std::vector<uint8_t> image;
+  CUcontext context = nullptr;
 };
 using LinkerTable = HandleTable<CUlinkState, Linker, HandleKind::kLinker>;
 
@@ -64,12 +66,18 @@ CUresult add(Linker& linker, CUjitInputType type, const void* data, size_t size)
 
 }  // namespace
 
+void drop_linkers(CUcontext context) {
+  for (const auto& [handle, linker] : linkers().all())
+    if (linker->context == context) linkers().remove(handle);
+}
+
 SOFT(cuLinkCreate_v2)
 (unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
   if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
   auto made = std::make_shared<Linker>();
   if (CUresult bad = made->options.read(numOptions, options, optionValues)) return bad;
+  made->context = context->handle;
   made->handle = linkers().add(made);
   *stateOut = made->handle;
   return CUDA_SUCCESS;

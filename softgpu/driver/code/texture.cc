@@ -22,6 +22,7 @@ struct ImageObject {
   std::optional<CUDA_RESOURCE_VIEW_DESC> view;
   std::vector<ArrayPtr> arrays;  // levels; none of linear memory
   bool surface = false;
+  CUcontext context = nullptr;
 };
 using TextureTable = HandleTable<CUtexObject, ImageObject, HandleKind::kTexture>;
 using SurfaceTable = HandleTable<CUsurfObject, ImageObject, HandleKind::kSurface>;
@@ -65,12 +66,14 @@ CUresult take_resource(const CUDA_RESOURCE_DESC& from, ImageObject* out) {
   out->resource = from;
   switch (from.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
+      check_live(from.res.array.hArray);
       ArrayPtr array = arrays().get(from.res.array.hArray);
       if (!array) return CUDA_ERROR_INVALID_HANDLE;
       out->arrays.push_back(std::move(array));
       return CUDA_SUCCESS;
     }
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      check_live(from.res.mipmap.hMipmappedArray);
       MipmappedArrayPtr mipmap = mipmaps().get(from.res.mipmap.hMipmappedArray);
       if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
       out->arrays = mipmap->levels;
@@ -182,6 +185,13 @@ ImageSnapshot image_snapshot() {
   return out;
 }
 
+void drop_images(CUcontext context) {
+  for (const auto& [handle, image] : textures().all())
+    if (image->context == context) textures().remove(handle);
+  for (const auto& [handle, image] : surfaces().all())
+    if (image->context == context) surfaces().remove(handle);
+}
+
 SOFT(cuTexObjectCreate)
 (CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc, const CUDA_TEXTURE_DESC* pTexDesc,
  const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
@@ -203,6 +213,7 @@ SOFT(cuTexObjectCreate)
     }
     made->view = *pResViewDesc;
   }
+  made->context = context->handle;
   *pTexObject = textures().add(made);
   return CUDA_SUCCESS;
 }
@@ -234,6 +245,7 @@ SOFT(cuSurfObjectCreate)(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC* pR
   auto made = std::make_shared<ImageObject>();
   if (CUresult bad = take_resource(*pResDesc, made.get())) return bad;
   made->surface = true;
+  made->context = context->handle;
   *pSurfObject = surfaces().add(made);
   return CUDA_SUCCESS;
 }

@@ -18,4 +18,9 @@ struct ImageSnapshot {
 };
 ImageSnapshot image_snapshot();
 
+// A context ends, and with it its texture and surface objects, references and linkers.
+void drop_images(CUcontext context);
+void drop_references(CUcontext context);
+void drop_linkers(CUcontext context);
+
 }  // namespace tendril::softgpu

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "softgpu/driver/code/texture.h"
 #include "softgpu/driver/device/context.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory/memory_map.h"
@@ -22,8 +23,9 @@ struct Reference {
   float bias = 0, clamp_low = 0, clamp_high = 0, border[4] = {};
   int anisotropy = 1;
   unsigned flags = 0;
+  CUcontext context = nullptr;
 };
-using ReferenceTable = HandleTable<CUtexref, Reference, HandleKind::kArray>;
+using ReferenceTable = HandleTable<CUtexref, Reference, HandleKind::kReference>;
 
 ReferenceTable& references() {
   static auto& table = *new ReferenceTable;
@@ -56,10 +58,17 @@ CUresult get(CUtexref handle, T Reference::*field, T* out) {
 
 }  // namespace
 
+void drop_references(CUcontext context) {
+  for (const auto& [handle, reference] : references().all())
+    if (reference->context == context) references().remove(handle);
+}
+
 SOFT(cuTexRefCreate)(CUtexref* pTexRef) {
   SOFT_CONTEXT(context);
   if (pTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pTexRef = references().add(std::make_shared<Reference>());
+  auto made = std::make_shared<Reference>();
+  made->context = context->handle;
+  *pTexRef = references().add(made);
   return CUDA_SUCCESS;
 }
 SOFT(cuTexRefDestroy)(CUtexref hTexRef) {

@@ -12,8 +12,10 @@
 
 #include "softgpu/board/board.h"
 #include "softgpu/driver/code/module.h"
+#include "softgpu/driver/code/texture.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device/device.h"
+#include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/memory/memory_map.h"
 #include "softgpu/driver/stream/clock.h"
@@ -260,6 +262,10 @@ void Context::destroy() {
   for (auto& [handle_of, event] : events().all())
     if (event->context_handle == handle) events().remove(handle_of);
   drop_modules(handle);
+  drop_arrays(handle);
+  drop_images(handle);
+  drop_references(handle);
+  drop_linkers(handle);
   MemoryMap::instance().free_context(handle);
   std::lock_guard guard(memory_);
   MemoryMap::instance().discharge(device, taken_);

@@ -23,7 +23,7 @@ struct Green {
   CUdevResource resource = {};
   ContextPtr context;
 };
-using DescriptionTable = HandleTable<CUdevResourceDesc, Description, HandleKind::kGreen>;
+using DescriptionTable = HandleTable<CUdevResourceDesc, Description, HandleKind::kDescription>;
 using GreenTable = HandleTable<CUgreenCtx, Green, HandleKind::kGreen>;
 
 DescriptionTable& descriptions() {

@@ -135,6 +135,7 @@ CUresult find_nodes(const CUgraphNode* handles, size_t count, const Graph* graph
   if (count != 0 && handles == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (graph != nullptr && count > graph->nodes.size()) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
+    check_live(handles[i]);
     NodePtr node = graph_nodes().get(handles[i]);
     if (!node || (graph != nullptr && node->graph.lock().get() != graph))
       return CUDA_ERROR_INVALID_VALUE;

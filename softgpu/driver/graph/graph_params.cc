@@ -28,6 +28,9 @@ CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void**
 // Where a kernel node runs. A function has a context of its own, which need not be current. A
 // kernel gets the named context, or the current one.
 CUresult context_of_node(const CUDA_KERNEL_NODE_PARAMS_v2& p, ContextPtr* context) {
+  check_live(p.func);
+  check_live(p.kern);
+  check_live(p.ctx);
   const FunctionPtr function = p.func != nullptr ? functions().get(p.func) : nullptr;
   const CUcontext named = function ? function->module->context : p.ctx;
   if (named == nullptr) return usable_context(context);

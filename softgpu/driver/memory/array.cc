@@ -63,6 +63,13 @@ MipmapTable& mipmaps() {
   return table;
 }
 
+void drop_arrays(CUcontext context) {
+  for (const auto& [handle, mipmap] : mipmaps().all())
+    if (mipmap->levels.front()->context == context) mipmaps().remove(handle);
+  for (const auto& [handle, array] : arrays().all())
+    if (array->context == context) arrays().remove(handle);
+}
+
 SOFT(cuArrayCreate_v2)(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* p) {
   return pHandle == nullptr || p == nullptr ? CUDA_ERROR_INVALID_VALUE : create(pHandle, flat(*p));
 }

@@ -34,5 +34,7 @@ struct MipmappedArray {
 using MipmappedArrayPtr = std::shared_ptr<MipmappedArray>;
 using MipmapTable = HandleTable<CUmipmappedArray, MipmappedArray, HandleKind::kMipmap>;
 MipmapTable& mipmaps();
+// A context ends, and its arrays with it.
+void drop_arrays(CUcontext context);
 
 }  // namespace tendril::softgpu

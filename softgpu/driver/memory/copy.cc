@@ -119,6 +119,7 @@ void flip_one_bit(uint8_t* bytes, uint64_t count) {
 
 CUresult take_array(CUmemorytype type, CUarray handle, ArrayPtr* out) {
   if (type != CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
+  check_live(handle);
   *out = arrays().get(handle);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
