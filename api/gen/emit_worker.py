@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker's side: NAME_dispatch.gen.cc. For each op it has a decoder with bounds checks.
-`call` and `enqueue` lines also get a handler. `op` lines call a handler by hand, which
-NAME_handlers.gen.h declares."""
+`call` and `enqueue` lines also get a handler, except those that say by-hand. These and `op` lines
+call a handler by hand, which NAME_handlers.gen.h declares."""
 
 import re
 
@@ -12,12 +12,12 @@ def signature_of(api, op):
 
 
 def declarations(api):
-    by_hand = [op for op in api.spec.ops.values() if op.call is None]
+    by_hand = [op for op in api.spec.ops.values() if op.call is None or op.call.by_hand]
     lines = [
         f'{api.note()}#pragma once\n\n#include "api/{api.name}_messages.gen.h"\n\n',
         f"namespace tendril::worker::{api.name} {{\n",
         "class Executor;\n\n",
-        "// Hand-written handlers of `op` lines. They return the driver's result.\n",
+        "// Hand-written handlers. They return the driver's result.\n",
     ]
     lines += [f"{signature_of(api, op)};\n" for op in by_hand]
     lines.append(f"}}  // namespace tendril::worker::{api.name}\n")
@@ -37,6 +37,7 @@ def argument_lines(a, before, after):
         return f"s.get<{ctype}>(Kind::{kind}, m.{name})"
     if a.direction == "new":
         before.append(f"  {pointee} {name}{{}};")
+        before.append(f"  s.reserve(Kind::{kind}, m.{name});")
         after.append(f"    s.bind(Kind::{kind}, m.{name}, {name});")
         return f"&{name}"
     if a.direction == "string":
@@ -126,7 +127,8 @@ def dispatch(api):
         f"{api.note()}{api.includes('worker', 'dispatch_headers')}\n",
         f"namespace tendril::worker::{api.name} {{\n\n",
     ]
-    out += [generated_handler(api, op) + "\n" for op in api.spec.ops.values() if op.call]
+    generated = [op for op in api.spec.ops.values() if op.call and not op.call.by_hand]
+    out += [generated_handler(api, op) + "\n" for op in generated]
     out.append("bool dispatch(Executor& w, const session::Call& call) {\n")
     out.append(f"  switch (static_cast<{op_type}>(call.opcode)) {{\n")
     out += [dispatch_case(api, op) for op in ops]

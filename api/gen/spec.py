@@ -26,7 +26,7 @@ SCALARS = {
     "int": "int32_t",
     "float": "float",
 }
-WITH_MESSAGE = ("call", "enqueue")  # the generator writes body, message and handler
+WITH_MESSAGE = ("call", "enqueue")  # the generator writes body, message and usually the handler
 
 
 class SpecError(Exception):
@@ -72,6 +72,7 @@ class Call:
     reason: str = ""
     arguments: list = dataclasses.field(default_factory=list)
     needs_context: bool = True
+    by_hand: bool = False  # the worker's handler; the generator writes the rest
     source: str = ""
 
 
@@ -174,6 +175,8 @@ class Spec:
         for word in words[1:]:
             if word == "noctx":
                 call.needs_context = False
+            elif word == "by-hand":
+                call.by_hand = True
             else:
                 name, _, direction = word.partition("=")
                 stated[name] = direction

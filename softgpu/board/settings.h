@@ -48,8 +48,8 @@ struct Settings {
   uint32_t quorum = 1;  // processes that must have joined before a simulated clock moves
   // a process that is silent for longer does not hold a simulated clock
   int64_t patience_ms = 1000;
-  bool check_exact = false;        // kernels may touch allocations only, not whole pages
-  bool card_costs = false;         // memory is taken as a card's driver takes it
+  bool check_exact = false;  // kernels may touch allocations only, not whole pages
+  bool card_costs = false;   // memory is taken as a card's driver takes it
   HandleMode handles = HandleMode::kFree;
   bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];

@@ -54,6 +54,9 @@ class Scope {
     if (object == nullptr) error_ = ABACUS_INVALID;
     return static_cast<T>(object);
   }
+  void reserve(Kind kind, uint64_t id) {
+    if (!executor_.objects().may_bind(kind, id)) error_ = ABACUS_INVALID;
+  }
   template <typename T>
   void bind(Kind kind, uint64_t id, T object) {
     executor_.objects().bind(kind, id, object);

@@ -2,34 +2,67 @@
 // See objects.h.
 #include "worker/core/objects.h"
 
+#include <algorithm>
+
 namespace tendril::worker {
+
+ObjectTable::Slot* ObjectTable::slot_of(uint32_t index) {
+  if (index < slots_.size()) return &slots_[index];
+  const auto it = sparse_.find(index);
+  return it != sparse_.end() ? &it->second : nullptr;
+}
+
+ObjectTable::Slot& ObjectTable::make_slot(uint32_t index) {
+  const uint64_t most = std::max<uint64_t>(kDenseLeast, kDenseTimes * (count_ + 1));
+  if (index < slots_.size()) return slots_[index];
+  if (index >= most) return sparse_[index];
+  const size_t before = slots_.size();
+  slots_.resize(std::min<uint64_t>(most, uint64_t{index} + 1 + index / 2));
+  if (sparse_.empty()) return slots_[index];
+  for (size_t i = before; i < slots_.size(); ++i) {
+    const auto it = sparse_.find(static_cast<uint32_t>(i));
+    if (it == sparse_.end()) continue;
+    slots_[i] = it->second;
+    sparse_.erase(it);
+  }
+  return slots_[index];
+}
 
 bool ObjectTable::bind(const api::KindTraits& traits, uint64_t id, void* object) {
   const uint32_t index = api::id_index(id);
   if (index == 0 || index >= api::kIndexMax)
     return false;  // only the worker chooses ids with kWorkerBit
-  if (index >= slots_.size()) slots_.resize(index + 1 + index / 2);
-  Slot& slot = slots_[index];
-  if (slot.id != 0 && traits.ends_unnamed && slot.id != id) unbind(traits, slot.id);
+  Slot& slot = make_slot(index);
   if (slot.id != 0) return false;
   slot = {id, object};
+  ++count_;
   if (traits.returned) reverse_[object] = id;
   return true;
 }
 
-void* ObjectTable::find_ours(uint64_t id) const {
-  auto it = ours_.find(id);
-  return it != ours_.end() ? it->second : nullptr;
+void* ObjectTable::find_sparse(uint64_t id) const {
+  const auto it = sparse_.find(api::id_index(id));
+  return it != sparse_.end() && it->second.id == id ? it->second.object : nullptr;
+}
+
+uint64_t ObjectTable::taken_by(uint64_t id) const {
+  const uint32_t index = api::id_index(id);
+  const auto it = sparse_.find(index);
+  const uint64_t holder = index < slots_.size() ? slots_[index].id
+                          : it != sparse_.end() ? it->second.id
+                                                : 0;
+  return holder != id ? holder : 0;
 }
 
 void* ObjectTable::unbind(const api::KindTraits& traits, uint64_t id) {
   void* object = find(id);
   if (object == nullptr) return nullptr;
-  if ((api::id_index(id) & api::kWorkerBit) != 0) {
-    ours_.erase(id);
-  } else {
-    slots_[api::id_index(id)] = {};
-  }
+  const uint32_t index = api::id_index(id);
+  if (index < slots_.size())
+    slots_[index] = {};
+  else
+    sparse_.erase(index);
+  if ((index & api::kWorkerBit) == 0) --count_;
   if (traits.returned) {
     auto it = reverse_.find(object);
     if (it != reverse_.end() && it->second == id) reverse_.erase(it);
@@ -41,7 +74,7 @@ uint64_t ObjectTable::id_of(uint64_t first, void* object) {
   auto it = reverse_.find(object);
   if (it != reverse_.end()) return it->second;
   const uint64_t id = first + next_++;
-  ours_[id] = object;
+  sparse_[api::id_index(id)] = {id, object};
   reverse_[object] = id;
   return id;
 }

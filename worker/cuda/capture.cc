@@ -4,6 +4,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/cuda/graphs.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -17,8 +18,8 @@ const CUgraphEdgeData* edges_of(Scope& scope, const wire::Bytes& bytes, size_t c
 // Marks the work that streams have now. Once a stream captures, that is impossible.
 void before(Executor& executor) { executor.gate().mark_everything(); }
 
-CUresult begun(Executor& executor, CUresult result) {
-  if (result == CUDA_SUCCESS) executor.streams().capture_begins();
+CUresult begun(Executor& executor, CUresult result, CUstream stream, CUgraph graph) {
+  if (result == CUDA_SUCCESS) executor.streams().capture_begins(stream, graph);
   return result;
 }
 
@@ -31,7 +32,8 @@ CUresult handle(Executor& executor, const wire::cuda::capture_begin_request& req
   if (!scope.ok()) return scope.error();
   before(executor);
   return begun(executor,
-               executor.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+               executor.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+               stream, nullptr);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::capture_begin_to_graph_request& request,
@@ -43,9 +45,11 @@ CUresult handle(Executor& executor, const wire::cuda::capture_begin_to_graph_req
   const CUgraphEdgeData* edges = edges_of(scope, request.edges, request.dependencies.count);
   if (!scope.ok()) return scope.error();
   before(executor);
-  return begun(executor, executor.driver().cuStreamBeginCaptureToGraph(
-                             stream, graph, nodes, edges, request.dependencies.count,
-                             CU_STREAM_CAPTURE_MODE_RELAXED));
+  return begun(
+      executor,
+      executor.driver().cuStreamBeginCaptureToGraph(
+          stream, graph, nodes, edges, request.dependencies.count, CU_STREAM_CAPTURE_MODE_RELAXED),
+      stream, graph);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::capture_end_request& request,
@@ -53,15 +57,20 @@ CUresult handle(Executor& executor, const wire::cuda::capture_end_request& reque
   Scope scope(executor);
   CUstream stream = scope.stream(request.stream);
   if (!scope.ok()) return scope.error();
-  executor.streams().capture_ends();
+  Graphs& graphs = executor.graphs();
+  executor.streams().capture_ends(stream);
   CUgraph graph = nullptr;
   const CUresult result = executor.driver().cuStreamEndCapture(stream, &graph);
-  if (result != CUDA_SUCCESS || graph == nullptr)
+  if (result != CUDA_SUCCESS || graph == nullptr) {
+    if (result != CUDA_ERROR_ILLEGAL_STATE) graphs.capture_lost(executor);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  graphs.capture_done(graph);
   if (executor.objects().find(Kind::kGraph, request.graph) != nullptr)
     return CUDA_SUCCESS;  // captured into the program's graph
-  if (executor.objects().bind(Kind::kGraph, request.graph, graph)) return CUDA_SUCCESS;
+  if (executor.objects().bind(Kind::kGraph, request.graph, graph, graph)) return CUDA_SUCCESS;
   executor.driver().cuGraphDestroy(graph);
+  executor.objects().end(graph);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -81,8 +90,10 @@ CUresult handle(Executor& executor, const wire::cuda::capture_info_request& requ
   if (result != CUDA_SUCCESS) return result;
   reply.status = static_cast<uint32_t>(status);
   reply.id = id;
-  reply.graph = scope.id(Kind::kGraph, graph);
-  reply.dependencies = scope.ids(Kind::kNode, nodes, count);
+  if (graph != nullptr && !executor.objects().knows(Kind::kGraph, graph))
+    executor.graphs().capture_seen(graph);
+  reply.graph = scope.id(Kind::kGraph, graph, graph);
+  reply.dependencies = scope.ids(Kind::kNode, nodes, count, graph);
   if (edges != nullptr)
     reply.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof *edges};
   return scope.ok() ? CUDA_SUCCESS : scope.error();

@@ -13,6 +13,8 @@ CUresult handle(Executor& executor, const wire::cuda::context_create_request& re
   Scope scope(executor);
   const CUdevice device = scope.device(request.slot);
   if (!scope.ok()) return scope.error();
+  scope.reserve(Kind::kContext, request.context);
+  if (!scope.ok()) return scope.error();
   ContextMemory& memory = executor.context_memory();
   if (!memory.take_context(request.slot)) return CUDA_ERROR_OUT_OF_MEMORY;
   WorkerContext* context = executor.contexts().add(request.context);
@@ -48,9 +50,11 @@ CUresult handle(Executor& executor, const wire::cuda::context_destroy_request& r
                 wire::cuda::context_destroy_reply&) {
   WorkerContext* context = executor.contexts().find(request.context);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  executor.contexts().use(context->context);
-  executor.waiters().deliver_all();
-  executor.waiters().reclaim(0);
+  // A green context ends with the call for it.
+  if (executor.objects().find(Kind::kContext, request.context) == nullptr ||
+      executor.objects().owner(request.context) != nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!executor.prepare_to_end(context->context)) return CUDA_ERROR_UNKNOWN;
   const CUresult result = executor.driver().cuCtxDestroy_v2(context->context);
   executor.objects().unbind(Kind::kContext, request.context);
   executor.remove_context(request.context);

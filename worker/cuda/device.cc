@@ -145,7 +145,13 @@ CUresult handle(Executor& executor, const wire::cuda::primary_retain_request& re
   const CUdevice device = scope.device(request.slot);
   if (!scope.ok()) return scope.error();
   WorkerContext* context = executor.contexts().find(request.context);
-  if (context == nullptr) context = executor.contexts().add(request.context);
+  if (context != nullptr && (!context->primary || context->slot != request.slot))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) {
+    scope.reserve(Kind::kContext, request.context);
+    if (!scope.ok()) return scope.error();
+    context = executor.contexts().add(request.context);
+  }
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
   const CUresult result = executor.driver().cuDevicePrimaryCtxRetain(&driver_context, device);
@@ -167,8 +173,11 @@ CUresult handle(Executor& executor, const wire::cuda::primary_reset_request& req
   Scope scope(executor);
   const CUdevice device = scope.device(request.slot);
   if (!scope.ok()) return scope.error();
-  executor.waiters().deliver_all();
-  executor.waiters().reclaim(0);
+  CUcontext primary = nullptr;
+  executor.contexts().for_each([&](const WorkerContext& context) {
+    if (context.primary && context.slot == request.slot) primary = context.context;
+  });
+  if (primary != nullptr && !executor.prepare_to_end(primary)) return CUDA_ERROR_UNKNOWN;
   executor.waiters().staging().forget();
   const CUresult result = executor.driver().cuDevicePrimaryCtxReset_v2(device);
   executor.kept_memory().forget_slot(request.slot);

@@ -19,9 +19,8 @@
 #include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/test_channels.h"
-#include "worker/cuda/executor/callbacks.h"
-#include "worker/cuda/executor/executor.h"
 #include "worker/cuda/memory/mirror.h"
+#include "worker/cuda/testing/session.h"
 
 using namespace tendril;  // NOLINT: a program
 using worker::cuda::Executor;
@@ -36,46 +35,13 @@ extern "C" const char* __asan_default_options() {
 
 namespace {
 
-constexpr uint32_t kSlots = 2;
+using worker::cuda::kTestSlots;
 constexpr size_t kBytesMax = 100'000;
 
 gpu::Driver* g_driver;
 Executor* g_executor;
 cuMemcpyAsync_t* g_copy;
-cuUserObjectCreate_t* g_create_object;
 int g_output, g_error, g_nowhere, g_memory_file;
-
-template <typename Object, typename Destroy>
-void destroy_each(Executor& executor, api::cuda::Kind kind, Destroy* destroy) {
-  executor.objects().for_each(kind, [&](uint64_t, void* object) {
-    if (destroy != nullptr) destroy(static_cast<Object>(object));
-  });
-}
-
-// Leaves the driver as it was before the session, with nothing running. With a real driver the end
-// of the worker process does this.
-void clear(Executor& executor) {
-  gpu::Driver& d = *g_driver;
-  for (uint32_t i = 1; i < 4096; ++i) {
-    worker::cuda::WorkerContext* context =
-        executor.contexts().find(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
-    if (context == nullptr) continue;
-    d.cuCtxSetCurrent(context->context);
-    d.cuCtxSynchronize();
-  }
-  destroy_each<CUgraphExec>(executor, api::cuda::Kind::kExec, d.cuGraphExecDestroy);
-  destroy_each<CUgraph>(executor, api::cuda::Kind::kGraph, d.cuGraphDestroy);
-  destroy_each<CUlinkState>(executor, api::cuda::Kind::kLink, d.cuLinkDestroy);
-  destroy_each<CUlibrary>(executor, api::cuda::Kind::kLibrary, d.cuLibraryUnload);
-  for (uint32_t i = 1; i < 4096; ++i) {
-    worker::cuda::WorkerContext* context =
-        executor.contexts().find(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
-    if (context != nullptr && !context->primary) d.cuCtxDestroy_v2(context->context);
-  }
-  for (int device = 0; device < static_cast<int>(kSlots); ++device)
-    d.cuDevicePrimaryCtxReset_v2(device);
-  d.cuCtxSetCurrent(nullptr);
-}
 
 // The worker may let through memory that the driver knows, or addresses that the driver has only
 // reserved. A real driver refuses the latter; the software GPU takes them for host memory. If such
@@ -94,24 +60,10 @@ CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
   return g_copy(destination, source, bytes, stream);
 }
 
-// The driver reports the end of a user object at any time. Here the session may be over by then.
-CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned references,
-                       unsigned flags) {
-  return g_create_object(
-      object, data, [](void*) {}, references, flags);
-}
-
-wire::Assignment assignment() {
-  wire::Assignment a{};
-  a.slice_count = kSlots;
-  for (uint32_t i = 0; i < kSlots; ++i) a.slices[i] = {i, 500'000, 64u << 20, 1u << 20};
-  return a;
-}
-
 // A turn that never ends, on both GPUs.
 worker::Turns endless_turns() {
   static wire::TurnPage page;
-  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+  for (uint32_t slot = 0; slot < kTestSlots; ++slot) {
     wire::TurnPart& part = page.slices[slot];
     part.regime = wire::TurnRegime::kTurns;
     part.until_ns = wire::kTurnWithoutEnd;
@@ -127,7 +79,7 @@ void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turn
   std::memset(static_cast<void*>(&page), 0, sizeof page);
   dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
   auto service = session::Service::open(std::move(command), nullptr, 0, {});
-  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr,
+  Executor executor(g_driver, service.get(), worker::cuda::test_assignment(), &page, {}, nullptr,
                     turns);  // without exports
   g_executor = &executor;
   executor.callbacks()
@@ -135,7 +87,7 @@ void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turn
   executor.run();
   dup2(g_output, STDOUT_FILENO);  // the executor redirects both
   dup2(g_error, STDERR_FILENO);
-  clear(executor);
+  worker::cuda::clear_driver(executor, *g_driver);
 }
 
 // ---- mutations that keep the lane well formed, so that most inputs reach a handler ----
@@ -222,6 +174,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
   setenv("TENDRIL_SOFTGPU_MEMORY_MB", "128", 1);
   setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);
+  setenv("TENDRIL_SOFTGPU_HANDLES", "checked", 1);
   setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
   setenv("TENDRIL_HOST_COPIES_MB", "256", 1);  // comparing touches all of them
   g_nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -236,8 +189,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   g_memory_file = memfd_create("checked_copy", MFD_CLOEXEC);
   g_copy = g_driver->cuMemcpyAsync;
   g_driver->cuMemcpyAsync = checked_copy;
-  g_create_object = g_driver->cuUserObjectCreate;
-  g_driver->cuUserObjectCreate = untold_object;
+  worker::cuda::leave_objects_untold(g_driver);
   return 0;
 }
 

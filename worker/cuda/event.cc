@@ -3,23 +3,25 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
-#include "worker/cuda/ipc.h"
 
 namespace tendril::worker::cuda {
 
 CUresult handle(Executor& executor, const wire::cuda::event_create_request& request) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (executor.objects().full()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUevent event = nullptr;
   const CUresult result = executor.driver().cuEventCreate(&event, request.flags);
   if (result != CUDA_SUCCESS) return result;
-  if (executor.objects().bind(Kind::kEvent, request.event, event)) return CUDA_SUCCESS;
+  if (executor.objects().bind(Kind::kEvent, request.event, event, executor.context()->context))
+    return CUDA_SUCCESS;
   executor.driver().cuEventDestroy_v2(event);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult handle(Executor& executor, const wire::cuda::event_destroy_request& request) {
-  void* event = executor.objects().unbind(Kind::kEvent, request.event);
+  void* event = executor.objects().gone(Kind::kEvent, request.event);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  executor.ipc().gone(reinterpret_cast<uint64_t>(event));
+  if (executor.waiters().end_after_use(WaitKind::kEvent, event)) return CUDA_SUCCESS;
   return executor.driver().cuEventDestroy_v2(static_cast<CUevent>(event));
 }
 

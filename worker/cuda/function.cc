@@ -77,14 +77,26 @@ CUfunction find_function(Executor& executor, uint64_t id, bool* kernel) {
       executor.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
 }
 
+void Layouts::forget(uint64_t id) {
+  const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
+  for (std::vector<std::unique_ptr<Layout>>& table : tables_) {
+    if (index < table.size() && table[index] != nullptr && table[index]->id == id)
+      table[index] = nullptr;
+  }
+  if (index >= kDense) sparse_.erase(id);
+}
+
+const Layout* Layouts::find_sparse(Executor& executor, uint64_t id, CUfunction function,
+                                   bool kernel, CUresult* error) {
+  const auto it = sparse_.find(id);
+  if (it != sparse_.end() && it->second->slot == executor.slot()) return it->second.get();
+  return ask(executor, id, function, kernel, error);
+}
+
 const Layout* Layouts::ask(Executor& executor, uint64_t id, CUfunction function, bool kernel,
                            CUresult* error) {
   std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
   const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
-  if (index >= api::kIndexMax) {
-    *error = CUDA_ERROR_INVALID_HANDLE;
-    return nullptr;
-  }
   if (!executor.context_memory().use_function(function, kernel)) {
     *error = CUDA_ERROR_OUT_OF_MEMORY;
     return nullptr;
@@ -106,6 +118,10 @@ const Layout* Layouts::ask(Executor& executor, uint64_t id, CUfunction function,
     layout->offsets.push_back(static_cast<uint32_t>(offset));
     layout->sizes.push_back(static_cast<uint32_t>(size));
     if (offset + size > layout->bytes) layout->bytes = static_cast<uint32_t>(offset + size);
+  }
+  if (index >= kDense) {
+    sparse_[id] = std::move(layout);
+    return sparse_[id].get();
   }
   if (index >= table.size()) table.resize(index + 1 + index / 2);
   table[index] = std::move(layout);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "worker/cuda/executor/executor.h"
@@ -30,13 +31,20 @@ class Layouts {
     const std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
     const Layout* layout = index < table.size() ? table[index].get() : nullptr;
     if (layout != nullptr && layout->id == id && layout->slot == executor.slot()) return layout;
-    return ask(executor, id, function, kernel, error);
+    return find_sparse(executor, id, function, kernel, error);
   }
+  // The function or kernel is gone. Another may get its id.
+  void forget(uint64_t id);
 
  private:
+  // Indices that a client counts up are below this. Layouts of others are in a map.
+  static constexpr uint32_t kDense = 1u << 16;
+  const Layout* find_sparse(Executor& executor, uint64_t id, CUfunction function, bool kernel,
+                            CUresult* error);
   const Layout* ask(Executor& executor, uint64_t id, CUfunction function, bool kernel,
                     CUresult* error);
-  std::vector<std::unique_ptr<Layout>> tables_[2];  // functions, kernels; by index
+  std::vector<std::unique_ptr<Layout>> tables_[2];                // functions, kernels; by index
+  std::unordered_map<uint64_t, std::unique_ptr<Layout>> sparse_;  // by id
 };
 
 // The driver's function for the id of a function or kernel. *kernel says which.

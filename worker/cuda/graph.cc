@@ -6,6 +6,7 @@
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/graphs.h"
 #include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
@@ -18,6 +19,15 @@ constexpr size_t kNodesMax = 1u << 20;
 
 wire::Bytes data_of(const CUgraphEdgeData* data, size_t count) {
   return {reinterpret_cast<const uint8_t*>(data), count * sizeof *data};
+}
+
+// The graph of a node. Null: the node's id is of another kind.
+CUgraph graph_of(Executor& executor, uint64_t node) {
+  return static_cast<CUgraph>(const_cast<void*>(executor.objects().owner(node)));
+}
+
+bool is_captured_into(Executor& executor, CUgraph graph) {
+  return executor.streams().captures_into(graph) || executor.graphs().captures_into(graph);
 }
 
 CUresult list_edges(Executor& executor, Scope& scope, CUgraph graph,
@@ -38,7 +48,8 @@ CUresult list_edges(Executor& executor, Scope& scope, CUgraph graph,
 
 // Dependencies or dependents of a node, with their edges.
 template <typename Ask>
-CUresult list_neighbours(Scope& scope, wire::cuda::graph_list_reply& reply, Ask ask) {
+CUresult list_neighbours(Scope& scope, CUgraph graph, wire::cuda::graph_list_reply& reply,
+                         Ask ask) {
   size_t count = 0;
   CUresult result = ask(nullptr, nullptr, &count);
   if (result != CUDA_SUCCESS || count > kNodesMax) return result;
@@ -46,7 +57,7 @@ CUresult list_neighbours(Scope& scope, wire::cuda::graph_list_reply& reply, Ask 
   CUgraphEdgeData* data = scope.scratch<CUgraphEdgeData>(count);
   if (!scope.ok()) return scope.error();
   if (count != 0) result = ask(nodes, data, &count);
-  reply.from = scope.ids(Kind::kNode, nodes, count);
+  reply.from = scope.ids(Kind::kNode, nodes, count, graph);
   reply.edges = data_of(data, count);
   return result;
 }
@@ -101,7 +112,8 @@ CUresult handle(Executor& executor, const wire::cuda::graph_list_request& reques
   CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.object);
   if (!scope.ok()) return scope.error();
   return list_neighbours(
-      scope, reply, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
+      scope, graph_of(executor, request.object), reply,
+      [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
         return request.kind == GraphListKind::kDependencies
                    ? driver.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
                    : driver.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
@@ -113,6 +125,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_instantiate_request&
   Scope scope(executor);
   CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
   CUstream upload = scope.stream(request.upload);
+  scope.reserve(Kind::kExec, request.exec);
   if (!scope.ok()) return scope.error();
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUgraphExec exec = nullptr;
@@ -171,12 +184,12 @@ CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_request&
   if (request.change == NodeChange::kAdd) {
     CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
     CUgraphNode* dependencies = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+    scope.reserve(Kind::kNode, request.node);
     if (!scope.ok()) return scope.error();
     CUgraphNode node = nullptr;
     const CUresult result = executor.driver().cuGraphAddKernelNode_v2(
         &node, graph, dependencies, request.dependencies.count, &parameters);
-    if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kNode, request.node, node))
-      return CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS) scope.bind(Kind::kNode, request.node, node);
     return result;
   }
   CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.node);
@@ -215,7 +228,9 @@ CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_get_requ
   const bool kernel = unknown && parameters.kern != nullptr;
   if (!kernel && parameters.func == nullptr) return CUDA_ERROR_UNKNOWN;
   CUfunction function = kernel ? reinterpret_cast<CUfunction>(parameters.kern) : parameters.func;
-  reply.function = executor.objects().id_of(kernel ? Kind::kKernel : Kind::kFunction, function);
+  // Its code may have been unloaded since.
+  reply.function = executor.objects().known_id(kernel ? Kind::kKernel : Kind::kFunction, function);
+  if (reply.function == 0) return CUDA_ERROR_INVALID_HANDLE;
   if (parameters.ctx != nullptr && executor.objects().knows(Kind::kContext, parameters.ctx))
     reply.context = executor.objects().id_of(Kind::kContext, parameters.ctx);
   CUresult error = CUDA_SUCCESS;
@@ -246,8 +261,34 @@ CUresult handle(Executor& executor, const wire::cuda::graph_update_request& requ
   const CUresult result = executor.driver().cuGraphExecUpdate_v2(exec, graph, &info);
   reply.outcome = static_cast<uint32_t>(info.result);
   reply.node = scope.id(Kind::kNode, info.errorNode);
-  reply.from = scope.id(Kind::kNode, info.errorFromNode);
+  reply.from = scope.id(Kind::kNode, info.errorFromNode, nullptr);
   executor.replies().reply_with_body_anyway();
+  return result;
+}
+
+// A graph that belongs to a node ends with the node. A graph into which a stream captures is still
+// in use.
+CUresult handle(Executor& executor, const wire::cuda::cuGraphDestroy_request& request,
+                wire::cuda::cuGraphDestroy_reply&) {
+  Scope scope(executor);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.hGraph);
+  if (!scope.ok()) return scope.error();
+  if (!executor.graphs().is_clients(executor, request.hGraph, graph))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuGraphDestroy(graph);
+  if (result == CUDA_SUCCESS) scope.unbind(Kind::kGraph, request.hGraph);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuGraphDestroyNode_request& request,
+                wire::cuda::cuGraphDestroyNode_reply&) {
+  Scope scope(executor);
+  CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.hNode);
+  if (!scope.ok()) return scope.error();
+  if (is_captured_into(executor, graph_of(executor, request.hNode)))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuGraphDestroyNode(node);
+  if (result == CUDA_SUCCESS) scope.unbind(Kind::kNode, request.hNode);
   return result;
 }
 

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/callbacks.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/cuda/graphs.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 
@@ -66,10 +68,10 @@ bool resolve_copy(Executor& executor, Scope& scope, const wire::Bytes& image,
   return scope.ok();
 }
 
-// After a node was added: binds it to the client's id.
-CUresult named(Executor& executor, CUresult result, uint64_t id, const CUgraphNode& node) {
-  if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kNode, id, node))
-    return CUDA_ERROR_INVALID_HANDLE;
+// After a node was added: binds it to the id that the client chose. The scope has resolved the
+// graph.
+CUresult named(Scope& scope, CUresult result, uint64_t id, const CUgraphNode& node) {
+  if (result == CUDA_SUCCESS) scope.bind(Kind::kNode, id, node);
   return result;
 }
 
@@ -86,8 +88,9 @@ CUresult handle(Executor& executor, const wire::cuda::graph_memcpy_node_request&
     CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
     CUgraphNode* dependencies = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
     CUgraphNode node = nullptr;
+    scope.reserve(Kind::kNode, request.node);
     if (!scope.ok()) return scope.error();
-    return named(executor,
+    return named(scope,
                  executor.driver().cuGraphAddMemcpyNode(
                      &node, graph, dependencies, request.dependencies.count, &parameters, context),
                  request.node, node);
@@ -139,7 +142,10 @@ CUresult handle(Executor& executor, const wire::cuda::graph_host_node_request& r
   CUgraphExec exec = request.change == NodeChange::kSetInExec
                          ? scope.get<CUgraphExec>(Kind::kExec, request.exec)
                          : nullptr;
-  if (request.change != NodeChange::kAdd) node = scope.get<CUgraphNode>(Kind::kNode, request.node);
+  if (request.change != NodeChange::kAdd)
+    node = scope.get<CUgraphNode>(Kind::kNode, request.node);
+  else
+    scope.reserve(Kind::kNode, request.node);
   if (!scope.ok()) return scope.error();
   const CUDA_HOST_NODE_PARAMS parameters{Callbacks::run,
                                          executor.callbacks().lasting(request.token)};
@@ -147,7 +153,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_host_node_request& r
     return executor.driver().cuGraphHostNodeSetParams(node, &parameters);
   if (request.change == NodeChange::kSetInExec)
     return executor.driver().cuGraphExecHostNodeSetParams(exec, node, &parameters);
-  return named(executor,
+  return named(scope,
                executor.driver().cuGraphAddHostNode(&node, graph, dependencies,
                                                     request.dependencies.count, &parameters),
                request.node, node);
@@ -185,6 +191,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_alloc_node_request& 
   parameters.accessDescs = access;
   parameters.accessDescCount = count;
   parameters.bytesize = request.bytes;
+  scope.reserve(Kind::kNode, request.node);
   if (!scope.ok()) return scope.error();
   if (request.bytes > executor.charge().quota(executor.slot()))
     return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever get so much
@@ -193,7 +200,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_alloc_node_request& 
   const CUresult result = executor.driver().cuGraphAddMemAllocNode(
       &node, graph, dependencies, request.dependencies.count, &parameters);
   reply.address = parameters.dptr;
-  return named(executor, result, request.node, node);
+  return named(scope, result, request.node, node);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::graph_alloc_node_get_request& request,
@@ -226,6 +233,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_conditional_handle_r
   const CUresult result = executor.driver().cuGraphConditionalHandleCreate(
       &handle, graph, executor.context()->context, request.value, request.flags);
   reply.handle = handle;  // the driver's own value, because kernels get it
+  if (result == CUDA_SUCCESS) executor.graphs().add_condition(handle, graph);
   return result;
 }
 
@@ -234,8 +242,10 @@ CUresult handle(Executor& executor, const wire::cuda::graph_conditional_node_req
   Scope scope(executor);
   CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
   CUgraphNode* dependencies = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+  scope.reserve(Kind::kNode, request.node);
   if (!scope.ok()) return scope.error();
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!executor.graphs().has_condition(request.handle)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams parameters;
   std::memset(&parameters, 0, sizeof parameters);
   parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
@@ -246,9 +256,9 @@ CUresult handle(Executor& executor, const wire::cuda::graph_conditional_node_req
   CUgraphNode node = nullptr;
   const CUresult added = executor.driver().cuGraphAddNode_v2(
       &node, graph, dependencies, nullptr, request.dependencies.count, &parameters);
-  const CUresult result = named(executor, added, request.node, node);
+  const CUresult result = named(scope, added, request.node, node);
   if (result == CUDA_SUCCESS && parameters.conditional.phGraph_out != nullptr)
-    reply.bodies = scope.ids(Kind::kGraph, parameters.conditional.phGraph_out, request.size);
+    reply.bodies = scope.ids(Kind::kGraph, parameters.conditional.phGraph_out, request.size, node);
   return result != CUDA_SUCCESS ? result : scope.error();
 }
 
@@ -262,12 +272,21 @@ CUresult handle(Executor& executor, const wire::cuda::graph_moved_child_node_req
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
   parameters.graph.graph = scope.get<CUgraph>(Kind::kGraph, request.child);
   parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  scope.reserve(Kind::kNode, request.node);
   if (!scope.ok()) return scope.error();
+  CUgraph child = parameters.graph.graph;
+  if (executor.graphs().is_within(executor, graph, child) ||
+      !executor.graphs().is_clients(executor, request.child, child))
+    return CUDA_ERROR_INVALID_VALUE;
   if (executor.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNode node = nullptr;
   const CUresult added = executor.driver().cuGraphAddNode_v2(
       &node, graph, dependencies, nullptr, request.dependencies.count, &parameters);
-  return named(executor, added, request.node, node);
+  if (added != CUDA_SUCCESS) return added;
+  executor.objects().bind(Kind::kNode, request.node, node, graph);
+  executor.objects().give_to(request.child, node);
+  executor.graphs().moved(child, graph);
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& executor, const wire::cuda::graph_batch_node_request& request,
@@ -283,6 +302,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_batch_node_request& 
   CUgraphNode node = request.change != NodeChange::kAdd
                          ? scope.get<CUgraphNode>(Kind::kNode, request.node)
                          : nullptr;
+  if (request.change == NodeChange::kAdd) scope.reserve(Kind::kNode, request.node);
   const size_t count = request.operations.count / sizeof(CUstreamBatchMemOpParams);
   auto* operations = scope.scratch<CUstreamBatchMemOpParams>(count);
   if (request.operations.count % sizeof *operations != 0) scope.fail(CUDA_ERROR_INVALID_VALUE);
@@ -295,7 +315,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_batch_node_request& 
     return executor.driver().cuGraphBatchMemOpNodeSetParams(node, &parameters);
   if (request.change == NodeChange::kSetInExec)
     return executor.driver().cuGraphExecBatchMemOpNodeSetParams(exec, node, &parameters);
-  return named(executor,
+  return named(scope,
                executor.driver().cuGraphAddBatchMemOpNode(&node, graph, dependencies,
                                                           request.dependencies.count, &parameters),
                request.node, node);
@@ -362,16 +382,80 @@ CUresult handle(Executor& executor, const wire::cuda::graph_memory_request& requ
 
 CUresult handle(Executor& executor, const wire::cuda::user_object_create_request& m,
                 wire::cuda::user_object_create_reply&) {
+  Scope scope(executor);
+  scope.reserve(Kind::kUserObject, m.object);
+  if (!scope.ok()) return scope.error();
   CUuserObject object = nullptr;
   Callbacks::Request* request = executor.callbacks().lasting(m.token);
   request->object = m.object;
   const CUresult result = executor.driver().cuUserObjectCreate(
       &object, request, Callbacks::destroyed, m.references, m.flags);
+  if (result != CUDA_SUCCESS) {
+    const std::unique_ptr<Callbacks::Request> unused(request);
+    return result;
+  }
+  executor.objects().bind(Kind::kUserObject, m.object, object);
+  executor.graphs().add_references(m.object, nullptr, m.references);
+  return CUDA_SUCCESS;
+}
+
+// The driver counts references, and destroys an object with the last. That happens on another
+// thread, so the worker counts as well: it names no object that may be gone.
+CUresult handle(Executor& executor, const wire::cuda::cuUserObjectRetain_request& request,
+                wire::cuda::cuUserObjectRetain_reply&) {
+  Scope scope(executor);
+  CUuserObject object = scope.get<CUuserObject>(Kind::kUserObject, request.object);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuUserObjectRetain(object, request.count);
+  if (result == CUDA_SUCCESS)
+    executor.graphs().add_references(request.object, nullptr, request.count);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuUserObjectRelease_request& request,
+                wire::cuda::cuUserObjectRelease_reply&) {
+  Scope scope(executor);
+  CUuserObject object = scope.get<CUuserObject>(Kind::kUserObject, request.object);
+  if (!scope.ok()) return scope.error();
+  if (!executor.graphs().has_references(request.object, nullptr, request.count))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuUserObjectRelease(object, request.count);
+  if (result == CUDA_SUCCESS &&
+      executor.graphs().drop_references(request.object, nullptr, request.count))
+    scope.unbind(Kind::kUserObject, request.object);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuGraphRetainUserObject_request& request,
+                wire::cuda::cuGraphRetainUserObject_reply&) {
+  Scope scope(executor);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+  CUuserObject object = scope.get<CUuserObject>(Kind::kUserObject, request.object);
+  if (!scope.ok()) return scope.error();
+  const bool moves = (request.flags & CU_GRAPH_USER_OBJECT_MOVE) != 0;
+  if (moves && !executor.graphs().has_references(request.object, nullptr, request.count))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      executor.driver().cuGraphRetainUserObject(graph, object, request.count, request.flags);
   if (result != CUDA_SUCCESS) return result;
-  if (executor.objects().bind(Kind::kUserObject, m.object, object)) return CUDA_SUCCESS;
-  request->token = 0;  // the client does not know it: its destructor must not run there
-  executor.driver().cuUserObjectRelease(object, m.references);
-  return CUDA_ERROR_INVALID_HANDLE;
+  executor.graphs().add_references(request.object, graph, request.count);
+  if (moves) executor.graphs().drop_references(request.object, nullptr, request.count);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuGraphReleaseUserObject_request& request,
+                wire::cuda::cuGraphReleaseUserObject_reply&) {
+  Scope scope(executor);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+  CUuserObject object = scope.get<CUuserObject>(Kind::kUserObject, request.object);
+  if (!scope.ok()) return scope.error();
+  if (!executor.graphs().has_references(request.object, graph, request.count))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuGraphReleaseUserObject(graph, object, request.count);
+  if (result == CUDA_SUCCESS &&
+      executor.graphs().drop_references(request.object, graph, request.count))
+    scope.unbind(Kind::kUserObject, request.object);
+  return result;
 }
 
 }  // namespace tendril::worker::cuda

@@ -41,6 +41,8 @@ CUresult handle(Executor& executor, const wire::cuda::green_context_create_reque
   const CUdevice device = scope.device(request.slot);
   CUdevResourceDesc description =
       scope.get<CUdevResourceDesc>(Kind::kResourceDesc, request.description);
+  scope.reserve(Kind::kGreenContext, request.green);
+  scope.reserve(Kind::kContext, request.context);
   if (!scope.ok()) return scope.error();
   gpu::Driver& driver = executor.driver();
   if (driver.cuGreenCtxCreate == nullptr || driver.cuCtxFromGreenCtx == nullptr)
@@ -71,7 +73,7 @@ CUresult handle(Executor& executor, const wire::cuda::green_context_create_reque
   }
   context->context = made;
   context->slot = request.slot;
-  executor.objects().bind(Kind::kContext, request.context, made);
+  executor.objects().bind(Kind::kContext, request.context, made, green);
   executor.gate().has_context(request.slot);
   return CUDA_SUCCESS;
 }
@@ -81,14 +83,11 @@ CUresult handle(Executor& executor, const wire::cuda::green_context_destroy_requ
   Scope scope(executor);
   CUgreenCtx green = scope.get<CUgreenCtx>(Kind::kGreenContext, request.green);
   WorkerContext* context = executor.contexts().find(request.context);
-  if (!scope.ok() || context == nullptr || context->primary)
+  if (!scope.ok() || context == nullptr || executor.objects().owner(request.context) != green)
     return scope.ok() ? CUDA_ERROR_INVALID_CONTEXT : scope.error();
-  executor.contexts().use(context->context);
-  executor.waiters().deliver_all();
-  executor.waiters().reclaim(0);
+  if (!executor.prepare_to_end(context->context)) return CUDA_ERROR_UNKNOWN;
   const CUresult result = executor.driver().cuGreenCtxDestroy(green);
-  executor.objects().unbind(Kind::kGreenContext, request.green);
-  executor.objects().unbind(Kind::kContext, request.context);
+  executor.objects().gone(Kind::kGreenContext, request.green);
   executor.remove_context(request.context);
   executor.contexts().forget_current();
   return result;
@@ -98,17 +97,21 @@ CUresult handle(Executor& executor, const wire::cuda::green_stream_create_reques
                 wire::cuda::green_stream_create_reply&) {
   Scope scope(executor);
   CUgreenCtx green = scope.get<CUgreenCtx>(Kind::kGreenContext, request.green);
+  scope.reserve(Kind::kStream, request.stream);
   if (!scope.ok()) return scope.error();
   if (!executor.context_memory().take_stream()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUstream stream = nullptr;
-  const CUresult result =
-      executor.driver().cuGreenCtxStreamCreate(&stream, green, request.flags, request.priority);
+  CUcontext owner = nullptr;
+  CUresult result = executor.driver().cuCtxFromGreenCtx(&owner, green);
+  if (result == CUDA_SUCCESS)
+    result =
+        executor.driver().cuGreenCtxStreamCreate(&stream, green, request.flags, request.priority);
   if (result != CUDA_SUCCESS) {
     executor.context_memory().refused_stream();
     return result;
   }
   executor.context_memory().began(stream);
-  if (executor.objects().bind(Kind::kStream, request.stream, stream))
+  if (executor.objects().bind(Kind::kStream, request.stream, stream, owner))
     return executor.streams().begin_apart(stream);
   executor.context_memory().ended(stream);
   executor.driver().cuStreamDestroy_v2(stream);

@@ -250,13 +250,18 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_get_event_request& req
 
 CUresult handle(Executor& executor, const wire::cuda::ipc_open_event_request& request,
                 wire::cuda::ipc_open_event_reply&) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope scope(executor);
+  scope.reserve(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
   wire::ExportRecord record;
   base::Fd none;
   CUresult result = executor.ipc().fetch(ExportKind::kEvent, request.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   CUevent event = nullptr;
   result = executor.driver().cuIpcOpenEventHandle(&event, content_of<CUipcEventHandle>(record));
-  if (result != CUDA_SUCCESS || executor.objects().bind(Kind::kEvent, request.event, event))
+  if (result != CUDA_SUCCESS ||
+      executor.objects().bind(Kind::kEvent, request.event, event, executor.context()->context))
     return result;
   executor.driver().cuEventDestroy_v2(event);
   return CUDA_ERROR_INVALID_HANDLE;

@@ -3,11 +3,13 @@
 // when it was created. So the options live as long as the linker. Each reply carries the logs so
 // far. Linked code also goes into the module store, so that loading it uploads nothing.
 #include <cstring>
+#include <memory>
 
 #include "api/cuda/code_image.h"
 #include "api/cuda_handlers.gen.h"
 #include "base/content_hash.h"
 #include "worker/cuda/code/jit_options.h"
+#include "worker/cuda/link.h"
 #include "worker/cuda/module.h"
 
 namespace tendril::worker::cuda {
@@ -20,11 +22,20 @@ struct Link {
   size_t bytes = 0;
 };
 
+// A driver keeps what is added to a linker.
+constexpr uint64_t kLinkBytes = 64u << 10;
+
 }  // namespace
+
+void forget_link(void* link) { const std::unique_ptr<Link> ended(static_cast<Link*>(link)); }
 
 CUresult handle(Executor& executor, const wire::cuda::link_create_request& request,
                 wire::cuda::link_create_reply& reply) {
   if (executor.driver().cuLinkCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope scope(executor);
+  scope.reserve(Kind::kLink, request.link);
+  if (!scope.ok()) return scope.error();
   auto link = std::make_unique<Link>();
   CUresult result = link->options.take(request);
   if (result != CUDA_SUCCESS) return result;
@@ -32,9 +43,11 @@ CUresult handle(Executor& executor, const wire::cuda::link_create_request& reque
                                              link->options.values(), &link->state);
   link->options.report(executor, &reply);
   if (result != CUDA_SUCCESS) return result;
-  if (!executor.objects().bind(Kind::kLink, request.link, link.get())) {
+  const bool held = executor.hold_host(link.get(), kLinkBytes);
+  if (!held || !executor.objects().bind(Kind::kLink, request.link, link.get(),
+                                        executor.context()->context)) {
     executor.driver().cuLinkDestroy(link->state);
-    return CUDA_ERROR_INVALID_HANDLE;
+    return held ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   static_cast<void>(link.release());  // until link_destroy
   return CUDA_SUCCESS;
@@ -48,7 +61,8 @@ CUresult handle(Executor& executor, const wire::cuda::link_add_request& request,
   Link* link = scope.get<Link*>(Kind::kLink, request.link);
   const char* name = scope.text(request.name);
   if (!scope.ok()) return scope.error();
-  if (image.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (image.data == nullptr || !executor.hold_host(link, image.bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (executor.driver().cuLinkAddData_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (request.type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const CUjitInputType type = static_cast<CUjitInputType>(request.type);
@@ -111,11 +125,12 @@ CUresult handle(Executor& executor, const wire::cuda::link_fetch_request& reques
 }
 
 CUresult handle(Executor& executor, const wire::cuda::link_destroy_request& request) {
-  Link* link = static_cast<Link*>(executor.objects().unbind(Kind::kLink, request.link));
+  const auto* link = static_cast<Link*>(executor.objects().find(Kind::kLink, request.link));
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::unique_ptr<Link> owned(link);
-  return executor.driver().cuLinkDestroy != nullptr ? executor.driver().cuLinkDestroy(link->state)
-                                                    : CUDA_ERROR_NOT_SUPPORTED;
+  const auto destroy = executor.driver().cuLinkDestroy;
+  const CUresult result = destroy != nullptr ? destroy(link->state) : CUDA_ERROR_NOT_SUPPORTED;
+  executor.objects().gone(Kind::kLink, request.link);
+  return result;
 }
 
 }  // namespace tendril::worker::cuda

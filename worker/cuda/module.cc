@@ -15,6 +15,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kNamesBytesMax = 512u << 10;  // of one reply
+constexpr uint64_t kCodeBytes = 64u << 10;       // what a driver takes for the smallest module
 
 // True: nothing that the headers name reaches past the bytes that we hold. The driver trusts the
 // headers.
@@ -55,18 +56,24 @@ Kind object_kind(LoadKind kind) {
   return kind == LoadKind::kModule ? Kind::kModule : Kind::kLibrary;
 }
 
-// Lets the driver load the image, under an id.
-CUresult load(Executor& executor, LoadKind kind, uint64_t id, const void* image, JitOptions* jit) {
+// Lets the driver load the image, under an id. The session pays for the code in host memory: for
+// the driver's copy, and the driver's records of what is in it.
+CUresult load(Executor& executor, LoadKind kind, uint64_t id, const ImageBytes& image,
+              JitOptions* jit) {
+  const uint64_t code_bytes = 2 * image.bytes + kCodeBytes;
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
-  const CUresult result = kind == LoadKind::kModule ? load_module(executor, jit, image, &module)
-                                                    : load_library(executor, jit, image, &library);
+  const uint8_t* bytes = image.data.get();
+  const CUresult result = kind == LoadKind::kModule ? load_module(executor, jit, bytes, &module)
+                                                    : load_library(executor, jit, bytes, &library);
   if (result != CUDA_SUCCESS) return result;
   void* object =
       kind == LoadKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
-  if (executor.objects().bind(object_kind(kind), id, object)) return CUDA_SUCCESS;
+  const bool held = executor.hold_host(object, code_bytes);
+  if (held && executor.objects().bind(object_kind(kind), id, object)) return CUDA_SUCCESS;
   unload(executor, kind, object);
-  return CUDA_ERROR_INVALID_HANDLE;
+  if (held) executor.release_host(object);
+  return held ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // Answers for bytes that are no code. The driver gets a page of zeros instead, so that the
@@ -90,7 +97,7 @@ void forget_code(Executor& executor, CUcontext context) {
 
 ImageBytes receive_image(Executor& executor, uint64_t transfer, uint64_t size,
                          const wire::Bytes& data) {
-  ImageBytes image = make_image(size);
+  ImageBytes image = size < executor.host().most() ? make_image(size) : ImageBytes{};
   if (transfer == 0) {
     if (image.data == nullptr || data.count != size) return {};
     if (size != 0) std::memcpy(image.data.get(), data.data, size);
@@ -161,7 +168,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_load_request& reque
   code.add(request.handle, is_module ? context_of(executor) : nullptr, is_module ? nullptr : image,
            code_variables(image->data.get(), image->bytes));
   result = code.pay(executor.charge(), request.handle, executor.slot())
-               ? load(executor, kind, request.handle, image->data.get(), &jit)
+               ? load(executor, kind, request.handle, *image, &jit)
                : CUDA_ERROR_OUT_OF_MEMORY;
   jit.report(executor, &reply);
   if (result != CUDA_SUCCESS) code.remove(executor.objects(), executor.charge(), request.handle);

@@ -9,6 +9,8 @@
 namespace tendril::worker::cuda {
 
 CUresult handle(Executor& executor, const wire::cuda::stream_create_request& request) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (executor.objects().full()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!executor.context_memory().take_stream()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUstream stream = nullptr;
   const CUresult result =
@@ -19,7 +21,7 @@ CUresult handle(Executor& executor, const wire::cuda::stream_create_request& req
   }
   executor.context_memory().began(stream);
   const bool apart = (request.flags & CU_STREAM_NON_BLOCKING) != 0;
-  if (executor.objects().bind(Kind::kStream, request.stream, stream))
+  if (executor.objects().bind(Kind::kStream, request.stream, stream, executor.context()->context))
     return apart ? executor.streams().begin_apart(stream) : CUDA_SUCCESS;
   executor.context_memory().ended(stream);
   executor.driver().cuStreamDestroy_v2(stream);
@@ -27,9 +29,10 @@ CUresult handle(Executor& executor, const wire::cuda::stream_create_request& req
 }
 
 CUresult handle(Executor& executor, const wire::cuda::stream_destroy_request& request) {
-  void* stream = executor.objects().unbind(Kind::kStream, request.stream);
+  void* stream = executor.objects().gone(Kind::kStream, request.stream);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   executor.forget_stream(static_cast<CUstream>(stream));
+  if (executor.waiters().end_after_use(WaitKind::kStream, stream)) return CUDA_SUCCESS;
   return executor.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
 }
 

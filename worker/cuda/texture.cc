@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell
-// how much memory an array takes. So the slice is charged for its tiles
+// Handlers of api/cuda/texture.spec. Arrays and mipmapped arrays are under the quota. The driver
+// does not tell how much memory an array takes. So the slice is charged for its tiles
 // (docs/decisions/0020-what-a-driver-takes.md).
 #include "api/cuda/array_format.h"
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/cuda/image_objects.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -49,6 +50,9 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels, bool in_til
   return sum < UINT64_MAX ? static_cast<uint64_t>(sum) : UINT64_MAX;
 }
 
+// The others are planes, levels and references of modules, which belong to something else.
+bool is_clients_own(uint64_t id) { return (api::id_index(id) & api::kWorkerBit) == 0; }
+
 }  // namespace
 
 CUresult handle(Executor& executor, const wire::cuda::array_create_request& request,
@@ -59,6 +63,8 @@ CUresult handle(Executor& executor, const wire::cuda::array_create_request& requ
   if (!scope.image(request.descriptor, &descriptor)) return scope.error();
   gpu::Driver& driver = executor.driver();
   const bool mipmap = request.levels != 0;
+  scope.reserve(mipmap ? Kind::kMipmap : Kind::kArray, request.array);
+  if (!scope.ok()) return scope.error();
   if (driver.cuArray3DCreate_v2 == nullptr || (mipmap && driver.cuMipmappedArrayCreate == nullptr))
     return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = executor.slot();
@@ -77,8 +83,8 @@ CUresult handle(Executor& executor, const wire::cuda::array_create_request& requ
                            : driver.cuArray3DCreate_v2(&array, &descriptor);
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
   if (result == CUDA_SUCCESS &&
-      (!charged ||
-       !executor.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, request.array, made))) {
+      (!charged || !executor.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, request.array,
+                                            made, executor.context()->context))) {
     mipmap ? driver.cuMipmappedArrayDestroy(levels) : driver.cuArrayDestroy(array);
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -95,6 +101,7 @@ CUresult handle(Executor& executor, const wire::cuda::array_destroy_request& req
   gpu::Driver& driver = executor.driver();
   const bool mipmap = api::cuda::id_kind(request.array) == Kind::kMipmap;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (!is_clients_own(request.array)) return CUDA_ERROR_INVALID_VALUE;
   if (mipmap) {
     CUmipmappedArray levels = scope.get<CUmipmappedArray>(Kind::kMipmap, request.array);
     if (scope.ok()) result = driver.cuMipmappedArrayDestroy(levels);
@@ -106,6 +113,109 @@ CUresult handle(Executor& executor, const wire::cuda::array_destroy_request& req
     scope.unbind(mipmap ? Kind::kMipmap : Kind::kArray, request.array);
     executor.charge().release(request.array);
   }
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuTexRefDestroy_request& request,
+                wire::cuda::cuTexRefDestroy_reply&) {
+  Scope scope(executor);
+  CUtexref reference = scope.get<CUtexref>(Kind::kTexref, request.hTexRef);
+  if (!scope.ok()) return scope.error();
+  if (!is_clients_own(request.hTexRef)) return CUDA_ERROR_INVALID_VALUE;
+  if (executor.driver().cuTexRefDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = executor.driver().cuTexRefDestroy(reference);
+  if (result == CUDA_SUCCESS) scope.unbind(Kind::kTexref, request.hTexRef);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuTexObjectCreate_request& request,
+                wire::cuda::cuTexObjectCreate_reply& reply) {
+  Scope scope(executor);
+  CUDA_RESOURCE_DESC resource = scope.resolve(request.pResDesc.value);
+  if (!scope.ok()) return scope.error();
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuTexObjectCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return executor.image_objects().make(executor, ImageKind::kTexture, [&](uint64_t* value) {
+    CUtexObject object = 0;
+    const CUDA_TEXTURE_DESC texture = request.pTexDesc.value;
+    const CUDA_RESOURCE_VIEW_DESC view = request.pResViewDesc.value;
+    const CUresult result = driver.cuTexObjectCreate(
+        &object, &resource, &texture, request.pResViewDesc.present ? &view : nullptr);
+    reply.pTexObject.value = *value = object;
+    return result;
+  });
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuSurfObjectCreate_request& request,
+                wire::cuda::cuSurfObjectCreate_reply& reply) {
+  Scope scope(executor);
+  CUDA_RESOURCE_DESC resource = scope.resolve(request.pResDesc.value);
+  if (!scope.ok()) return scope.error();
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuSurfObjectCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return executor.image_objects().make(executor, ImageKind::kSurface, [&](uint64_t* value) {
+    CUsurfObject object = 0;
+    const CUresult result = driver.cuSurfObjectCreate(&object, &resource);
+    reply.pSurfObject.value = *value = object;
+    return result;
+  });
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuTexObjectDestroy_request& request,
+                wire::cuda::cuTexObjectDestroy_reply&) {
+  ImageObjects& objects = executor.image_objects();
+  if (!objects.has(ImageKind::kTexture, request.texObject)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuTexObjectDestroy(request.texObject);
+  if (result == CUDA_SUCCESS) objects.forget(executor, ImageKind::kTexture, request.texObject);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuSurfObjectDestroy_request& request,
+                wire::cuda::cuSurfObjectDestroy_reply&) {
+  ImageObjects& objects = executor.image_objects();
+  if (!objects.has(ImageKind::kSurface, request.surfObject)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = executor.driver().cuSurfObjectDestroy(request.surfObject);
+  if (result == CUDA_SUCCESS) objects.forget(executor, ImageKind::kSurface, request.surfObject);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuTexObjectGetResourceDesc_request& request,
+                wire::cuda::cuTexObjectGetResourceDesc_reply& reply) {
+  if (!executor.image_objects().has(ImageKind::kTexture, request.texObject))
+    return CUDA_ERROR_INVALID_VALUE;
+  Scope scope(executor);
+  CUDA_RESOURCE_DESC resource{};
+  const CUresult result =
+      executor.driver().cuTexObjectGetResourceDesc(&resource, request.texObject);
+  if (result == CUDA_SUCCESS) reply.pResDesc.value = scope.present(resource);
+  return result;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuTexObjectGetTextureDesc_request& request,
+                wire::cuda::cuTexObjectGetTextureDesc_reply& reply) {
+  return executor.image_objects().has(ImageKind::kTexture, request.texObject)
+             ? executor.driver().cuTexObjectGetTextureDesc(&reply.pTexDesc.value, request.texObject)
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult handle(Executor& executor,
+                const wire::cuda::cuTexObjectGetResourceViewDesc_request& request,
+                wire::cuda::cuTexObjectGetResourceViewDesc_reply& reply) {
+  return executor.image_objects().has(ImageKind::kTexture, request.texObject)
+             ? executor.driver().cuTexObjectGetResourceViewDesc(&reply.pResViewDesc.value,
+                                                                request.texObject)
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::cuSurfObjectGetResourceDesc_request& request,
+                wire::cuda::cuSurfObjectGetResourceDesc_reply& reply) {
+  if (!executor.image_objects().has(ImageKind::kSurface, request.surfObject))
+    return CUDA_ERROR_INVALID_VALUE;
+  Scope scope(executor);
+  CUDA_RESOURCE_DESC resource{};
+  const CUresult result =
+      executor.driver().cuSurfObjectGetResourceDesc(&resource, request.surfObject);
+  if (result == CUDA_SUCCESS) reply.pResDesc.value = scope.present(resource);
   return result;
 }
 

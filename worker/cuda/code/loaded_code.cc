@@ -47,12 +47,12 @@ void LoadedCode::add_member(uint64_t id, uint64_t member, void* context) {
 }
 
 void LoadedCode::drop(Objects& objects, uint64_t id) {
-  objects.unbind(api::cuda::id_kind(id), id);
+  objects.gone(api::cuda::id_kind(id), id);
   owners_.erase(id);
 }
 
 void LoadedCode::remove(Objects& objects, Charge& charge, uint64_t id) {
-  objects.unbind(api::cuda::id_kind(id), id);
+  objects.gone(api::cuda::id_kind(id), id);
   const auto it = loaded_.find(id);
   if (it == loaded_.end()) return;
   for (const Member& member : it->second.members) drop(objects, member.id);

@@ -15,7 +15,10 @@
 #include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/graphs.h"
+#include "worker/cuda/image_objects.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/link.h"
 #include "worker/cuda/memory/context_memory.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
@@ -56,6 +59,16 @@ bool may_come_before_synchronising(uint16_t opcode) {
          op == Op::stream_synchronize || op == Op::event_synchronize;
 }
 
+// TENDRIL_WORKER_MEMORY_MB, if it is set, says what the session may take of the machine's memory.
+HostBounds bounds_of(gpu::Driver* driver, const wire::Assignment& assignment) {
+  int gpus = 0;
+  if (driver->cuDeviceGetCount(&gpus) != CUDA_SUCCESS || gpus < 1) gpus = 1;
+  HostBounds bounds = host_bounds(assignment, static_cast<uint32_t>(gpus), machine_memory_bytes());
+  const uint32_t megabytes = base::env_u32("TENDRIL_WORKER_MEMORY_MB", 0);
+  if (megabytes != 0) bounds.bytes = uint64_t{megabytes} << 20;
+  return bounds;
+}
+
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service,
@@ -66,7 +79,10 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       assignment_(assignment),
       counts_(service->counts()),
       tracing_(base::env_u32("TENDRIL_WORKER_TRACE", 0) != 0),
-
+      host_bounds_(bounds_of(driver, assignment)),
+      host_(host_bounds_.bytes),
+      objects_(host_bounds_.objects,
+               [this](Kind kind, uint64_t id, void* object) { ended(kind, id, object); }),
       charge_(assignment, accounting),
       pages_(&charge_),
       contexts_(driver),
@@ -80,11 +96,13 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       output_(std::make_unique<Output>()),
       store_(std::make_unique<ModuleStore>(exports)),
       layouts_(std::make_unique<Layouts>()),
-      mirrors_(std::make_unique<Mirrors>(std::move(window))),
+      mirrors_(std::make_unique<Mirrors>(std::move(window), &host_)),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
       kept_memory_(std::make_unique<KeptMemory>(this)),
       context_memory_(std::make_unique<ContextMemory>(this)),
+      graphs_(std::make_unique<Graphs>()),
+      image_objects_(std::make_unique<ImageObjects>()),
       gate_(this, turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
 Executor::~Executor() {
@@ -133,7 +151,7 @@ CallOutcome Executor::serve(const session::Call& call) {
   scratch_.clear();
   replies_.begin();
   if (callbacks_->any_destroyed()) {
-    for (uint64_t object : callbacks_->take_destroyed()) objects_.unbind(Kind::kUserObject, object);
+    for (uint64_t object : callbacks_->take_destroyed()) objects_.gone(Kind::kUserObject, object);
   }
   // Done here, not in the handlers: a call whose context is gone reaches no handler.
   if (mirrors_->changes_are_coming() && changes_mirrors(call.opcode)) mirrors_->change_begins();
@@ -210,6 +228,54 @@ bool Executor::enter_context(const session::Call& call) {
   return false;
 }
 
+// The driver's object is gone already.
+void Executor::ended(Kind kind, uint64_t id, void* object) {
+  release_host(object);
+  switch (kind) {
+    case Kind::kStream:
+      if (streams_.capture_ends(static_cast<CUstream>(object))) graphs_->capture_lost(*this);
+      break;
+    case Kind::kEvent:
+      ipc_->gone(reinterpret_cast<uint64_t>(object));
+      break;
+    case Kind::kFunction:
+    case Kind::kKernel:
+      layouts_->forget(id);
+      break;
+    case Kind::kGraph:
+      graphs_->forget(*this, static_cast<CUgraph>(object));
+      break;
+    case Kind::kUserObject:
+      graphs_->forget_object(id);
+      break;
+    case Kind::kLink:
+      forget_link(object);
+      break;
+    default:
+      break;
+  }
+}
+
+bool Executor::hold_host(const void* object, uint64_t bytes) {
+  if (!host_.take(bytes)) return false;
+  held_host_[object] += bytes;
+  return true;
+}
+
+void Executor::release_host(const void* object) {
+  const auto held = held_host_.find(object);
+  if (held == held_host_.end()) return;
+  host_.give_back(held->second);
+  held_host_.erase(held);
+}
+
+bool Executor::prepare_to_end(CUcontext context) {
+  contexts_.use(context);
+  waiters_->deliver_all();
+  waiters_->reclaim(0);
+  return waiters_->end_waits_of(context);
+}
+
 void Executor::forget_stream(CUstream stream) {
   context_memory_->ended(stream);
   streams_.forget(stream);
@@ -241,6 +307,8 @@ void Executor::empty_context(WorkerContext* context) {
   waiters_->forget_context(context->context);
   gate_.forget_context(context->context);
   if (context->context != nullptr) forget_code(*this, context->context);
+  image_objects_->forget_context(*this, context->context);
+  objects_.end(context->context);
   context->touched.clear();  // its streams are gone
   context->touched_last = nullptr;
   context->untold = false;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 #include "api/cuda_messages.gen.h"
 #include "gpu/cuda/driver.h"
@@ -14,6 +15,7 @@
 #include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/core/charge.h"
+#include "worker/core/host_use.h"
 #include "worker/core/loop.h"
 #include "worker/core/page_charge.h"
 #include "worker/core/replies.h"
@@ -50,6 +52,10 @@ class Ipc;
 // What pools and graphs keep (kept_memory.h).
 class ContextMemory;
 class KeptMemory;
+// What graphs hold (graphs.h).
+class Graphs;
+// Texture and surface objects (image_objects.h).
+class ImageObjects;
 
 class Executor {
  public:
@@ -85,6 +91,10 @@ class Executor {
   KeptMemory& kept_memory() { return *kept_memory_; }
   ContextMemory& context_memory() { return *context_memory_; }
   PageCharge& pages() { return pages_; }
+  Graphs& graphs() { return *graphs_; }
+  ImageObjects& image_objects() { return *image_objects_; }
+  // Memory of this machine that the session has. Any thread.
+  HostUse& host() { return host_; }
 
   // The call that runs now.
   const session::Call& call() const { return *call_; }
@@ -105,9 +115,15 @@ class Executor {
   }
   // `stream` is about to be destroyed. It must not be asked any more.
   void forget_stream(CUstream stream);
+  // The driver is about to end a context with all that is in it: ends all waits for it and copies
+  // in it. False: the session is over before that.
+  bool prepare_to_end(CUcontext context);
   // Everything in the context has ended, with the context or by a reset. Stops charging, waiting
   // for and asking any of it.
   void empty_context(WorkerContext* context);
+  // Memory of the host that the driver keeps for an object. False: the session has its part.
+  bool hold_host(const void* object, uint64_t bytes);
+  void release_host(const void* object);
   void remove_context(uint64_t id);
 
   // Results of calls, from the generated dispatcher.
@@ -137,6 +153,7 @@ class Executor {
   void idle();
   CallOutcome serve(const session::Call& call);
 
+  void ended(Kind kind, uint64_t id, void* object);
   bool take_on_sight(const session::Call& call);
   bool enter_context(const session::Call& call);
   void trace(const session::Call& call);
@@ -147,6 +164,9 @@ class Executor {
   wire::SessionCounts& counts_;
   const session::Call* call_ = nullptr;
   const bool tracing_;  // TENDRIL_WORKER_TRACE
+  const HostBounds host_bounds_;
+  HostUse host_;
+  std::unordered_map<const void*, uint64_t> held_host_;  // bytes by the driver's object
   Objects objects_;
   Charge charge_;
   PageCharge pages_;
@@ -164,6 +184,8 @@ class Executor {
   std::unique_ptr<Ipc> ipc_;
   std::unique_ptr<KeptMemory> kept_memory_;
   std::unique_ptr<ContextMemory> context_memory_;
+  std::unique_ptr<Graphs> graphs_;
+  std::unique_ptr<ImageObjects> image_objects_;
   GatePort gate_;
 };
 

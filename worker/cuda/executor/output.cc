@@ -14,6 +14,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr int64_t kDroppedLeast = 256 << 10;
 
 }  // namespace
 
@@ -65,6 +66,15 @@ bool Output::is_new(const Stream& stream) {
   return word != 0;
 }
 
+// Nobody reads it again. The driver's position stays where it is, so the file keeps its length.
+void Output::drop_sent(Stream* stream) {
+  const int64_t end = stream->sent / kPage * kPage;
+  if (end - stream->dropped < kDroppedLeast) return;
+  if (fallocate(stream->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stream->dropped,
+                end - stream->dropped) == 0)
+    stream->dropped = end;
+}
+
 // The first byte of a kOutput frame says which output it is: 1 or 2.
 void Output::send_stream(Stream* stream, char which, session::Service* service) {
   if (stream->file < 0 || !is_new(*stream)) return;
@@ -80,6 +90,7 @@ void Output::send_stream(Stream* stream, char which, session::Service* service) 
       stream->original = -1;
     stream->sent += got;
   }
+  drop_sent(stream);
   watch(stream);
 }
 

@@ -27,15 +27,16 @@ class Output {
 
  private:
   struct Stream {
-    int file = -1;      // the memory file
-    int original = -1;  // where the process' output went before; -1: nobody reads it
-    int64_t sent = 0;
+    int file = -1;                  // the memory file
+    int original = -1;              // where the process' output went before; -1: nobody reads it
+    int64_t sent = 0, dropped = 0;  // bytes from the beginning
     uint8_t* window = nullptr;  // of two pages, the first of which has the place of the next text
     int64_t window_at = 0;
   };
   static void redirect(Stream* stream, int descriptor, bool keep_original);
   static void watch(Stream* stream);
   static bool is_new(const Stream& stream);
+  static void drop_sent(Stream* stream);
   static void send_stream(Stream* stream, char which, session::Service* service);
   std::mutex mutex_;
   Stream out_, error_;

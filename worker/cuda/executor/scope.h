@@ -33,22 +33,47 @@ class Scope {
     void* object = w_.objects().find(kind, id);
     if (object == nullptr)
       fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+    if (kind == Kind::kGraph && graph_ == nullptr) graph_ = object;  // the second is a child
+    if (kind == Kind::kNode) node_ = object;
+    if (kind == Kind::kModule) module_ = object;
+    if (kind == Kind::kArray || kind == Kind::kMipmap) array_ = object;
     return cast<T>(object);
+  }
+  // Call it before the driver makes an object for this id.
+  void reserve(Kind kind, uint64_t id) {
+    if (!ok()) return;
+    if (w_.objects().full())
+      fail(CUDA_ERROR_OUT_OF_MEMORY);
+    else if (!w_.objects().may_bind(kind, id))
+      fail(CUDA_ERROR_INVALID_HANDLE);
   }
   template <typename T>
   void bind(Kind kind, uint64_t id, T object) {
-    w_.objects().bind(kind, id, uncast(object));
+    w_.objects().bind(kind, id, uncast(object), owner_of_new(kind, uncast(object)));
   }
-  void unbind(Kind kind, uint64_t id) { w_.objects().unbind(kind, id); }
+  // The driver has ended the object.
+  void unbind(Kind kind, uint64_t id) { w_.objects().gone(kind, id); }
+  // The id of an object that the driver hands back. `owner`: the object with which it ends. 0: the
+  // client does not know it, and it may be gone.
+  template <typename T>
+  uint64_t id(Kind kind, T object, const void* owner) {
+    if (uncast(object) == nullptr) return 0;
+    return owner != nullptr ? w_.objects().id_of(kind, uncast(object), owner)
+                            : w_.objects().known_id(kind, uncast(object));
+  }
   template <typename T>
   uint64_t id(Kind kind, T object) {
-    return uncast(object) != nullptr ? w_.objects().id_of(kind, uncast(object)) : 0;
+    return id(kind, object, owner_of_known(kind));
+  }
+  template <typename T>
+  wire::Array<uint64_t> ids(Kind kind, const T* objects, uint64_t count, const void* owner) {
+    uint64_t* out = scratch<uint64_t>(count);
+    for (uint64_t i = 0; out != nullptr && i < count; ++i) out[i] = id(kind, objects[i], owner);
+    return {out, out != nullptr ? count : 0};
   }
   template <typename T>
   wire::Array<uint64_t> ids(Kind kind, const T* objects, uint64_t count) {
-    uint64_t* out = scratch<uint64_t>(count);
-    for (uint64_t i = 0; out != nullptr && i < count; ++i) out[i] = id(kind, objects[i]);
-    return {out, out != nullptr ? count : 0};
+    return ids(kind, objects, count, owner_of_known(kind));
   }
   template <typename T>
   T* handles(Kind kind, const wire::Array<uint64_t>& ids) {
@@ -142,10 +167,10 @@ class Scope {
   }
   CUDA_RESOURCE_DESC present(CUDA_RESOURCE_DESC desc) {
     if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
-      desc.res.array.hArray = as_field<CUarray>(id(Kind::kArray, desc.res.array.hArray));
+      desc.res.array.hArray = as_field<CUarray>(id(Kind::kArray, desc.res.array.hArray, nullptr));
     } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
       desc.res.mipmap.hMipmappedArray =
-          as_field<CUmipmappedArray>(id(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
+          as_field<CUmipmappedArray>(id(Kind::kMipmap, desc.res.mipmap.hMipmappedArray, nullptr));
     }
     return desc;
   }
@@ -178,8 +203,22 @@ class Scope {
       return reinterpret_cast<void*>(static_cast<uintptr_t>(object));
     }
   }
+  // What ends with what, by the objects that the call names.
+  const void* owner_of_new(Kind kind, const void* object) const {
+    if (kind == Kind::kNode) return graph_;
+    if (kind == Kind::kGraph) return object;
+    return kind == Kind::kTexref ? w_.contexts().current_in_driver() : nullptr;
+  }
+  const void* owner_of_known(Kind kind) const {
+    if (kind == Kind::kNode) return graph_;
+    if (kind == Kind::kGraph) return node_;
+    if (kind == Kind::kArray) return array_;
+    return kind == Kind::kTexref || kind == Kind::kSurfref ? module_ : nullptr;
+  }
+
   Executor& w_;
   CUresult error_ = CUDA_SUCCESS;
+  const void *graph_ = nullptr, *node_ = nullptr, *module_ = nullptr, *array_ = nullptr;
 };
 
 }  // namespace tendril::worker::cuda

@@ -36,6 +36,21 @@ void Streams::forget(CUstream stream) {
   });
 }
 
+void Streams::capture_begins(CUstream stream, CUgraph graph) {
+  capture_ends(stream);
+  captures_.push_back({stream, graph});
+}
+
+bool Streams::capture_ends(CUstream stream) {
+  const auto of_stream = [stream](const Capture& one) { return one.stream == stream; };
+  return std::erase_if(captures_, of_stream) != 0;
+}
+
+bool Streams::captures_into(CUgraph graph) const {
+  return std::any_of(captures_.begin(), captures_.end(),
+                     [graph](const Capture& one) { return one.graph == graph; });
+}
+
 bool Streams::ask_whether_captures(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||

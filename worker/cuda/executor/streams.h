@@ -4,6 +4,8 @@
 // the legacy stream. Executor thread.
 #pragma once
 
+#include <vector>
+
 #include "worker/cuda/executor/contexts.h"
 
 namespace tendril::worker::cuda {
@@ -19,12 +21,16 @@ class Streams {
   // `stream` is about to be destroyed. It must not be asked any more.
   void forget(CUstream stream);
 
-  // A stream that captures must not be asked anything.
-  void capture_begins() { ++captures_; }
-  void capture_ends() { captures_ -= captures_ != 0; }
-  bool capturing() const { return captures_ != 0; }
+  // A stream that captures must not be asked anything. `graph`: the program's, which takes the
+  // capture; null: the driver makes one.
+  void capture_begins(CUstream stream, CUgraph graph);
+  // The capture is over, perhaps because the stream is.
+  bool capture_ends(CUstream stream);  // false: it did not capture
+  // Does a capture add to this graph? Then the driver still uses it.
+  bool captures_into(CUgraph graph) const;
+  bool capturing() const { return !captures_.empty(); }
   // Is work that is given to `stream` captured instead of run?
-  bool captures(CUstream stream) { return captures_ != 0 && ask_whether_captures(stream); }
+  bool captures(CUstream stream) { return !captures_.empty() && ask_whether_captures(stream); }
 
   // A copy has been given to the stream `stream_id`, with this result. Returns the call's result.
   // The program's synchronous copy may have returned already. So work on a stream apart must come
@@ -45,7 +51,11 @@ class Streams {
 
   gpu::Driver* driver_;
   Contexts* contexts_;
-  uint32_t captures_ = 0;
+  struct Capture {
+    CUstream stream;
+    CUgraph graph;
+  };
+  std::vector<Capture> captures_;
   bool some_apart_ = false;  // there has been a stream apart
 };
 

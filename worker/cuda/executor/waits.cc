@@ -25,15 +25,18 @@ constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery
 Waiters::Waiters(Executor* executor)
     : executor_(executor),
       poll_ns_(uint64_t{base::wait_spin_us()} * 1000),
-      staging_(&executor->driver()) {}
+      staging_(&executor->driver(), &executor->host()) {}
+
+void Waiters::finish() {
+  std::unique_lock<std::mutex> hold(mutex_);
+  ending_ = true;
+  handed_over_.notify_all();
+  looked_at_.notify_all();
+  thread_ended_.wait(hold, [this] { return threads_ == 0 && !looking_; });
+}
 
 Waiters::~Waiters() {
-  {
-    std::unique_lock<std::mutex> hold(mutex_);
-    ending_ = true;
-    handed_over_.notify_all();
-    thread_ended_.wait(hold, [this] { return threads_ == 0; });
-  }
+  finish();
   {
     std::lock_guard<std::mutex> hold(delivery_mutex_);
     deliveries_end_ = true;
@@ -140,18 +143,53 @@ bool Waiters::begin_context_wait(Wait* wait) {
   return ask;
 }
 
+bool Waiters::too_many() const {
+  return outstanding_.load(std::memory_order_relaxed) >= wire::kCallsAheadMax;
+}
+
 void Waiters::add(const Wait& wait) {
   Wait mine = wait;
   mine.begun_ns = base::now_ns();
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
-  if (mine.kind == WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
+  if (mine.kind == WaitKind::kContext && !begin_context_wait(&mine)) {
+    hand_over(mine);
+    return;
+  }
   if (mine.kind == WaitKind::kStream) begin_stream_wait(&mine);
   // While the GPU works.
   mine.quiet = mine.own_event != nullptr && !executor_->streams().capturing() && is_quiet();
   synchronise_owed();
   const CUresult result = query(&mine);
   if (result != CUDA_ERROR_NOT_READY) return end(mine, result);
+  mine.owner = owner_of(mine);
   polled_.push_back(mine);
+}
+
+// The client's stream or event that a thread needs for the wait. Null: an event of ours is enough.
+void* Waiters::used_by(const Wait& wait) {
+  const bool own = wait.own_event != nullptr || wait.delivered != nullptr;
+  return own || wait.object == CU_STREAM_LEGACY ? nullptr : wait.object;
+}
+
+CUcontext Waiters::owner_of(const Wait& wait) {
+  void* object = used_by(wait);
+  if (object == nullptr) return nullptr;
+  const Objects& objects = executor_->objects();
+  if (wait.kind == WaitKind::kEvent) {
+    const void* owner = objects.owner(objects.known_id(Kind::kEvent, object));
+    return static_cast<CUcontext>(const_cast<void*>(owner));
+  }
+  CUcontext owner = nullptr;
+  executor_->driver().cuStreamGetCtx(static_cast<CUstream>(object), &owner);
+  return owner;
+}
+
+Wait Waiters::take_polled(size_t i) {
+  const Wait wait = polled_[i];
+  polled_[i] = polled_.back();
+  polled_.pop_back();
+  return wait;
 }
 
 Wait Waiters::of_call(WaitKind kind, void* object) {
@@ -165,6 +203,7 @@ Wait Waiters::of_call(WaitKind kind, void* object) {
 }
 
 CUresult Waiters::answer_after(WaitKind kind, void* object) {
+  if (too_many()) return CUDA_ERROR_OUT_OF_MEMORY;
   executor_->replies().take_over();
   add(of_call(kind, object));
   return CUDA_SUCCESS;
@@ -174,6 +213,12 @@ CUresult Waiters::answer_after_copy(CUstream stream, const Block& block, uint64_
   CUevent copied = nullptr;
   const CUresult marked = mark_copy(executor_->context()->context, stream, block, &copied);
   if (marked != CUDA_SUCCESS) return marked;
+  if (too_many()) {  // no client of ours lets so many threads wait
+    executor_->driver().cuEventSynchronize(copied);
+    staging_.give_back_event(executor_->context()->context, copied);
+    staging_.give_back(block);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   Wait wait = of_call(WaitKind::kEvent, copied);
   wait.own_event = copied;
   wait.block = block;
@@ -191,28 +236,13 @@ void Waiters::forget_stream(CUstream stream) {
         delivery.number = 0;  // another stream may be given its name before it is over
   }
   for (size_t i = 0; i < polled_.size();) {
-    const Wait wait = polled_[i];
+    const Wait& wait = polled_[i];
     if (wait.kind != WaitKind::kContext || std::find(wait.streams, wait.streams + wait.stream_count,
-                                                     stream) == wait.streams + wait.stream_count) {
+                                                     stream) == wait.streams + wait.stream_count)
       ++i;
-      continue;
-    }
-    polled_[i] = polled_.back();
-    polled_.pop_back();
-    hand_over(wait);
+    else
+      hand_over(take_polled(i));
   }
-}
-
-void Waiters::hand_over(const Wait& wait) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  sleeping_.push_back(wait);
-  pthread_t thread;
-  if (sleeping_.size() > idle_threads_ &&
-      pthread_create(&thread, nullptr, thread_main, this) == 0) {
-    pthread_detach(thread);
-    ++threads_;
-  }
-  handed_over_.notify_one();
 }
 
 void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
@@ -234,7 +264,7 @@ void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
   bool done = false;
   Wait job;
   job.delivered = &done;
-  hand_over(job);
+  if (!hand_over(job)) return;
   std::unique_lock<std::mutex> hold(mutex_);
   delivered_.wait(hold, [&done] { return done; });
 }
@@ -256,9 +286,7 @@ void Waiters::poll() {
       ++i;
       continue;
     }
-    const Wait wait = polled_[i];
-    polled_[i] = polled_.back();
-    polled_.pop_back();
+    const Wait wait = take_polled(i);
     if (!late) {
       end(wait, result);
       ended_ = true;
@@ -266,55 +294,6 @@ void Waiters::poll() {
     }
     hand_over(wait);
   }
-}
-
-void* Waiters::thread_main(void* self) {
-  Waiters* waiters = static_cast<Waiters*>(self);
-  std::unique_lock<std::mutex> hold(waiters->mutex_);
-  for (;;) {
-    ++waiters->idle_threads_;
-    waiters->handed_over_.wait(
-        hold, [waiters] { return !waiters->sleeping_.empty() || waiters->ending_; });
-    --waiters->idle_threads_;
-    if (waiters->sleeping_.empty()) break;
-    const Wait wait = waiters->sleeping_.front();
-    waiters->sleeping_.pop_front();
-    hold.unlock();
-    waiters->sleep_until_done(wait);
-    hold.lock();
-  }
-  --waiters->threads_;
-  waiters->thread_ended_.notify_one();
-  return nullptr;
-}
-
-void Waiters::sleep_until_done(const Wait& wait) {
-  if (wait.delivered != nullptr) {
-    {
-      std::lock_guard<std::mutex> hold(delivery_mutex_);
-      deliver_in_own_context();
-    }
-    std::lock_guard<std::mutex> hold(mutex_);
-    *wait.delivered = true;
-    delivered_.notify_all();
-    return;
-  }
-  gpu::Driver& driver = executor_->driver();
-  driver.cuCtxSetCurrent(wait.driver_context);
-  CUresult result = CUDA_ERROR_UNKNOWN;
-  switch (wait.kind) {
-    case WaitKind::kStream:
-      result = driver.cuStreamSynchronize(static_cast<CUstream>(wait.object));
-      break;
-    case WaitKind::kEvent:
-      result = driver.cuEventSynchronize(static_cast<CUevent>(wait.object));
-      break;
-    case WaitKind::kContext:
-      result = driver.cuCtxSynchronize();
-      break;
-  }
-  complete(wait, result, false);
-  executor_->service().flush();
 }
 
 void Waiters::send_news(bool on_executor) {
@@ -327,6 +306,7 @@ void Waiters::send_news(bool on_executor) {
 
 void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   session::Service& service = executor_->service();
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
   if (wait.kind == WaitKind::kContext) wait.context->waits.fetch_sub(1);
   // Before the reply: the client may end the context then, and what comes back later would outlive
   // it.
@@ -482,6 +462,9 @@ void Waiters::deliver_all() {
     if (event != nullptr) driver.cuEventSynchronize(event);
   }
   deliver();
+  // A thread that sends the last of them may still be in the driver.
+  std::lock_guard<std::mutex> hold(delivery_mutex_);
+  give_back_spent();
 }
 
 void Waiters::in_flight(CUstream stream, InFlight item) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls whose answer must wait for the GPU, and copies to the client that are under way. The
 // executor polls a wait for a short while, so a quick kernel costs no thread switch. Then a thread
-// sleeps in the driver for it. When the wait is over, all that the client may now look at goes
+// sleeps in the driver for it. There are a few such threads; when all of them sleep, one more looks
+// after all other waits in turn. When the wait is over, all that the client may now look at goes
 // first (finished copies, what kernels printed), then the reply. If no kernel of the context
 // prints, the driver is synchronised with after the reply
 // (docs/decisions/0015-answers-before-synchronising.md).
@@ -15,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "worker/cuda/executor/executor.h"
@@ -44,6 +46,8 @@ struct Wait {
   // No kernel of the context has printed: the reply need not wait until the driver has been
   // synchronised with.
   bool quiet = false;
+  // The context of the object, if threads use the object itself.
+  CUcontext owner = nullptr;
   // Only deliver, then set this: for callers on a driver's callback thread, where the driver may
   // not be called.
   bool* delivered = nullptr;
@@ -78,6 +82,8 @@ class Waiters {
   // Ends the threads once everything handed over is over. Not for a worker that leaves: work of a
   // client that died may never end.
   ~Waiters();
+  // The same for the waits alone. None may come afterwards.
+  void finish();
 
   // For handlers: the call's reply goes out when the GPU is there. The handler returns this result.
   CUresult answer_after(WaitKind kind, void* object);
@@ -96,6 +102,12 @@ class Waiters {
   void poll();
   // `stream` is about to be destroyed. Executor thread.
   void forget_stream(CUstream stream);
+  // The client destroys a stream or an event. True: a wait still uses it. Then the last such wait
+  // destroys it, and nobody else may. Executor thread.
+  bool end_after_use(WaitKind kind, void* object);
+  // `context` is about to be destroyed. Ends its waits: those under way end with their work, the
+  // others at once. False: the session is over before that. Executor thread.
+  bool end_waits_of(CUcontext context);
 
   // An event behind a copy into `block`, which is enqueued on `stream` last. When this fails, both
   // have been given back.
@@ -130,12 +142,37 @@ class Waiters {
   Staging& staging() { return staging_; }
 
  private:
+  // A stream or an event that waits on threads use.
+  struct Use {
+    unsigned waits = 0;
+    bool destroy = false;  // when the last of them is over
+    WaitKind kind = WaitKind::kEvent;
+  };
+
+  using Hold = std::unique_lock<std::mutex>;
+
   Wait of_call(WaitKind kind, void* object);
+  bool too_many() const;
   void add(const Wait& wait);
+  static void* used_by(const Wait& wait);
+  CUcontext owner_of(const Wait& wait);
+  static bool concerns(const Wait& wait, CUcontext context) {
+    return wait.driver_context == context || wait.owner == context;
+  }
+  Wait take_polled(size_t i);
+  bool may_take() const;
+  bool start(void* (*main)(void*));
   static void* thread_main(void* self);
+  void take_next(Hold* hold);
+  void sleep_for_context(CUcontext context, Hold* hold);
+  static void* look_main(void* self);
+  bool look_at(std::vector<Wait>* waits, CUcontext ending, Hold* hold);
+  void over(const Wait& wait, Hold* hold);
+  void end_waiting(CUcontext context, Hold* hold);
   void sleep_until_done(const Wait& wait);
   void complete(const Wait& wait, CUresult result, bool on_executor);
-  void hand_over(const Wait& wait);
+  bool hand_over(Wait wait);
+  void give_to_thread(const Wait& wait);
   CUresult query(Wait* wait);
   CUresult synchronise(const Wait& wait);
   bool is_quiet() const;
@@ -159,10 +196,19 @@ class Waiters {
   } owed_;
   Staging staging_;
   std::vector<Wait> polled_;
-  std::mutex mutex_;  // of sleeping_, its threads and Wait::delivered
-  std::condition_variable handed_over_, delivered_, thread_ended_;
-  std::deque<Wait> sleeping_;
+  std::atomic<uint64_t> outstanding_{0};  // waits that have not been answered
+  std::mutex mutex_;  // of sleeping_, its threads, what they use, and Wait::delivered
+  std::condition_variable handed_over_, delivered_, thread_ended_, wait_ended_, looked_at_;
+  std::deque<Wait> sleeping_;  // those that no thread has taken yet
+  // Waits for contexts. A thread does all that have come for one of them.
+  std::unordered_map<CUcontext, std::vector<Wait>> of_contexts_;
+  std::deque<CUcontext> waiting_contexts_;  // those that no thread has taken yet
+  std::vector<Wait> under_way_;             // on threads
+  std::unordered_map<void*, Use> uses_;
+  CUcontext ending_context_ = nullptr;
   unsigned threads_ = 0, idle_threads_ = 0;
+  unsigned sleepers_ = 0;  // threads that do other waits than those for contexts
+  bool looking_ = false;   // the thread runs that looks after the waits for which none is left
   bool ending_ = false;
   std::mutex delivery_mutex_;  // of deliveries_, what is counted of them, and their thread
   std::deque<Delivery> deliveries_;

@@ -91,13 +91,14 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   }
   if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
-  if (bytes == 0 || end <= first || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes == 0 || end <= first || !take(bytes, 2)) return CUDA_ERROR_OUT_OF_MEMORY;
   make_way(first, end);
   // NOREPLACE refuses an address that the worker itself uses, instead of mapping over it.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) != first) {
     if (at != MAP_FAILED) munmap(at, end - first);
+    give_back(bytes, 2);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const CUresult result = driver->cuMemHostRegister_v2(
@@ -108,12 +109,23 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   if (shadow == MAP_FAILED) {
     if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
     munmap(at, end - first);
+    give_back(bytes, 2);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  total_ += bytes;
   put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base),
              static_cast<uint8_t*>(shadow), written, false, false, false});
   return CUDA_SUCCESS;
+}
+
+bool Mirrors::take(uint64_t bytes, unsigned copies) {
+  if (bytes > total_max() - total_ || !host_.take(bytes * copies)) return false;
+  total_ += bytes;
+  return true;
+}
+
+void Mirrors::give_back(uint64_t bytes, unsigned copies) {
+  total_ -= bytes;
+  host_.give_back(bytes * copies);
 }
 
 // The place of part `base / kPart`. Null: there are too many parts, or the range crosses the end of
@@ -139,16 +151,17 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     taken_in += old.bytes;
   }
-  if (bytes - taken_in > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
   uint8_t* part = part_of(base, bytes);
   if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!take(bytes - taken_in, 2)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint8_t* memory = part + base % kPart;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (mprotect(part + first % kPart, end - first, PROT_READ | PROT_WRITE) != 0) {
-    munmap(shadow, bytes);
+  if (shadow == MAP_FAILED ||
+      mprotect(part + first % kPart, end - first, PROT_READ | PROT_WRITE) != 0) {
+    if (shadow != MAP_FAILED) munmap(shadow, bytes);
+    give_back(bytes - taken_in, 2);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Mirror made = {base,    bytes, first, end - first, memory, static_cast<uint8_t*>(shadow),
@@ -165,7 +178,6 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
     done = old.base + old.bytes;
   }
   clear(memory + (done - base), base + bytes - done);
-  total_ += bytes - taken_in;
   all_[base] = made;
   return CUDA_SUCCESS;
 }
@@ -207,11 +219,13 @@ CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
   const Mirror* known = find(base);
   if (known != nullptr)
     return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (bytes == 0 || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes == 0 || !take(bytes, 1)) return CUDA_ERROR_OUT_OF_MEMORY;
   void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  total_ += bytes;
+  if (shadow == MAP_FAILED) {
+    give_back(bytes, 1);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   Mirror made;
   made.base = base;
   made.bytes = bytes;
@@ -246,12 +260,16 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   }
   if (mirror.shadow != nullptr) {
     munmap(mirror.shadow, mirror.bytes);
-    total_ -= mirror.bytes;
+    give_back(mirror.bytes, mirror.drivers ? 1 : 2);
   }
+  // What graphs name stays mapped, but holds no memory until a graph writes it.
+  if (mirror.pageable) clear(mirror.memory, mirror.bytes);
   // Pageable memory stays mapped, because nodes may still name it, and other ranges share its first
   // and last page.
   if (!mirror.pageable && !mirror.drivers) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    if (mirror.in_graph && mirror.shadow != nullptr)
+      madvise(reinterpret_cast<void*>(mirror.mapped), mirror.mapped_bytes, MADV_DONTNEED);
     left_[mirror.mapped] = mirror.mapped_bytes;
     uint64_t left_bytes = 0;
     for (const auto& [begin, bytes] : left_) left_bytes += bytes;

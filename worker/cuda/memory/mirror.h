@@ -21,7 +21,8 @@ namespace tendril::worker::cuda {
 
 class Mirrors {
  public:
-  explicit Mirrors(transport::HostWindow window) : window_(std::move(window)) {}
+  // `host`: what the session may take of the machine's memory.
+  Mirrors(transport::HostWindow window, HostUse* host) : window_(std::move(window)), host_(*host) {}
   struct Mirror {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
@@ -86,6 +87,7 @@ class Mirrors {
 
  private:
   transport::HostWindow window_;
+  HostUse& host_;
   static constexpr uint64_t kPage = 4096;
   // The client's address space is divided into parts of this size. Pageable memory of one part
   // keeps its distances here, so that ranges may grow together.
@@ -98,6 +100,10 @@ class Mirrors {
     unmap(&left_, first, end);
     unmap(&occupied_, first, end);
   }
+
+  // Memory for so many copies of a mirror: its own and the shadow. False: the session has its part.
+  bool take(uint64_t bytes, unsigned copies);
+  void give_back(uint64_t bytes, unsigned copies);
 
   void put(uint64_t base, const Mirror& mirror) {
     std::lock_guard<std::mutex> hold(mutex_);

@@ -31,11 +31,15 @@ Block Staging::take(uint64_t bytes) {
     }
     block.age = age_;
   }
-  void* memory =
-      mmap(nullptr, uint64_t{1} << log, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return block;
+  const uint64_t size = uint64_t{1} << log;
+  if (host_ != nullptr && !host_->take(size)) return block;
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    if (host_ != nullptr) host_->give_back(size);
+    return block;
+  }
   block.data = static_cast<uint8_t*>(memory);
-  block.bytes = uint64_t{1} << log;
+  block.bytes = size;
   // Unpinned memory still works, only slower; so a refusal (limits of locked memory) is no error.
   block.pinned = driver_->cuMemHostRegister_v2 != nullptr &&
                  driver_->cuMemHostRegister_v2(memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE) ==
@@ -78,6 +82,7 @@ void Staging::drop(const Block& block) {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return;
   }
   munmap(block.data, block.bytes);
+  if (host_ != nullptr) host_->give_back(block.bytes);
 }
 
 CUevent Staging::take_event(CUcontext context) {

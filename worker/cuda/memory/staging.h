@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
+#include "worker/core/host_use.h"
 
 namespace tendril::worker::cuda {
 
@@ -23,10 +24,11 @@ struct Block {
 
 class Staging {
  public:
-  explicit Staging(gpu::Driver* driver) : driver_(driver) {}
+  // `host`: of the session; null (tests): unbounded.
+  explicit Staging(gpu::Driver* driver, HostUse* host = nullptr) : driver_(driver), host_(host) {}
 
-  // A block of at least `bytes`; data is null when memory is out. Needs a current context (for
-  // pinning).
+  // A block of at least `bytes`; data is null when the session's memory, or the machine's, is out.
+  // Needs a current context (for pinning).
   Block take(uint64_t bytes);
   // Kept for the next, as pinning costs far more than a copy; up to a bound. Needs a current
   // context, too.
@@ -49,6 +51,7 @@ class Staging {
     CUevent event;
   };
   gpu::Driver* driver_;
+  HostUse* const host_;
   base::Lock lock_;              // of all that follows
   std::vector<Block> free_[48];  // by log2 of the size
   uint64_t free_bytes_ = 0;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random calls that make, use and end objects in any order, in front of a driver that ends the
+// process when it gets a stale handle. lifetimes_fuzz.cc does the same for as long as it is let.
+// TENDRIL_LIFETIMES_SEED repeats one session, TENDRIL_LIFETIMES_SESSIONS says how many there are.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "worker/cuda/testing/random_calls.h"
+#include "worker/cuda/testing/session.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+std::unique_ptr<gpu::Driver> checked_driver(const char* handles) {
+  setenv("TENDRIL_SOFTGPU_HANDLES", handles, 1);
+  setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
+  setenv("TENDRIL_SOFTGPU_MEMORY_MB", "128", 1);
+  setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);  // an endless wait ends
+  setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
+  setenv("TENDRIL_WAIT_SPIN_US", "0", 1);  // waits go to threads at once
+  auto driver = gpu::Driver::open(TENDRIL_TEST_DRIVER);
+  if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) return nullptr;
+  return driver.take();
+}
+
+uint32_t g_seed = 0;
+int g_error = -1;
+
+// The driver has aborted, or we have crashed.
+void tell_seed(int signal) {
+  dprintf(g_error, "in the session of TENDRIL_LIFETIMES_SEED=%u\n", g_seed);
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void run_sessions(const char* handles) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver(handles);
+  ASSERT_NE(driver, nullptr);
+  leave_objects_untold(driver.get());
+  const uint32_t only = base::env_u32("TENDRIL_LIFETIMES_SEED", 0);
+  const uint32_t sessions = base::env_u32("TENDRIL_LIFETIMES_SESSIONS", 300);
+  const uint32_t first = only != 0 ? only : 1, last = only != 0 ? only : sessions;
+  g_error = dup(STDERR_FILENO);
+  signal(SIGABRT, tell_seed);
+  signal(SIGSEGV, tell_seed);
+  for (uint32_t seed = first; seed <= last; ++seed) {
+    g_seed = seed;
+    Choices choices(nullptr, 0, seed);
+    RandomCalls calls(&choices);
+    while (calls.lane().size() < 40'000) calls.add_one();
+    run_lane(driver.get(), calls.lane().data(), calls.lane().size());
+  }
+}
+
+TEST(Lifetimes, RandomCallsGiveNoStaleHandleToTheDriver) { run_sessions("checked"); }
+TEST(Lifetimes, NorWhenTheDriverUsesHandlesAgain) { run_sessions("reused"); }
+
+}  // namespace
+}  // namespace tendril::worker::cuda
