@@ -200,7 +200,7 @@ void compare(const char* transport, size_t channels) {
 int main(int argc, char** argv) {
   setenv("TENDRIL_WAIT_SPIN_US", "1000000", 0);
   size_t channels = argc > 2 ? size_t(atoi(argv[2])) : 2;
-  for (const char* transport : {"tcp", "unix", "shm"}) {
+  for (const char* transport : {"tcp", "sealed", "unix", "shm"}) {
     if (argc > 1 && strcmp(argv[1], transport) != 0 && strcmp(argv[1], "all") != 0) continue;
     compare(transport, channels);
   }

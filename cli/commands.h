@@ -42,13 +42,18 @@ struct ChangeOptions : CommonOptions {
   std::optional<int> priority;
 };
 
+struct HoldOptions : CommonOptions {
+  int descriptor = -1;
+};
+
 struct EnvOptions : CommonOptions {
   SliceOptions slice;
   bool docker = false, show_token = false;
 };
 
 struct ServeOptions {
-  std::vector<std::string> listen, unix_paths;
+  std::vector<std::string> listen, unix_paths, trusted_networks;
+  std::string encrypt;
   uint16_t port = 7433;
   std::string identity, pool, providers;
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
@@ -87,6 +92,7 @@ int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
 int release_lease(const CommonOptions& options, uint64_t lease_id);
 int change_lease(const ChangeOptions& options);
+int hold_lease(const HoldOptions& options);
 int print_version(bool json);
 int print_coverage();
 

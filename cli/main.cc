@@ -122,6 +122,7 @@ class CommandLine {
   TopOptions top_options_;
   CommonOptions list_options_, smi_options_, release_options_;
   ChangeOptions change_options_;
+  HoldOptions hold_options_;
   IdentityOptions identity_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
@@ -236,6 +237,14 @@ void CommandLine::add_serve_access(CLI::App* sub) {
                   "below /run/tendril or XDG_RUNTIME_DIR; off")
       ->type_name("FOLDER")
       ->capture_default_str();
+  sub->add_option("--encrypt", o.encrypt,
+                  "Seal the data of sessions: always, untrusted (unless the network is trusted) or "
+                  "never (default: untrusted)")
+      ->type_name("WHEN");
+  sub->add_option("--trusted-network", o.trusted_networks,
+                  "A network in which data need not be sealed; repeatable")
+      ->type_name("NETWORK")
+      ->allow_extra_args(false);
 }
 
 void CommandLine::add_serve_identity(CLI::App* sub) {
@@ -328,6 +337,13 @@ void CommandLine::add_lease() {
       sub->add_flag("--cap", o.cap, "Never more of the GPU's time than that, also when it is idle");
   sub->add_flag("--lend", o.lend, "Also what nobody else wants")->excludes(cap);
   add_priority(sub, &o.priority);
+  CLI::App* const holding =
+      group->add_subcommand("hold", "Take a lease for a program (the client library does this)");
+  holding->final_callback([this] { action_ = [this] { return hold_lease(hold_options_); }; });
+  add_common(holding, &hold_options_, false);
+  holding->add_option("--fd", hold_options_.descriptor, "Where the program asks and waits")
+      ->required();
+  holding->group("");
 }
 
 CLI::App* CommandLine::identity_command(CLI::App* group, const char* name, const char* description,

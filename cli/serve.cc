@@ -65,6 +65,8 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.policy_file = options.policy;
   out.audit_file = options.audit_log;
   out.sockets = options.sockets;
+  out.encrypt = options.encrypt;
+  out.trusted_networks = options.trusted_networks;
   out.worker.executable = options.worker;
   out.worker.driver = library_path(options.driver);
   out.worker.monitor = library_path(options.monitor);

@@ -87,6 +87,13 @@ void read_transport(Configuration* configuration) {
   if (configuration->transport == "auto") configuration->transport.clear();
 }
 
+Status read_encrypt(Configuration* configuration) {
+  const std::string encrypt = trimmed(variable("TENDRIL_ENCRYPT"));
+  configuration->insists_on_sealing = encrypt == "always";
+  if (encrypt.empty() || encrypt == "auto" || encrypt == "always") return {};
+  return unexpected("TENDRIL_ENCRYPT", encrypt, "auto or always");
+}
+
 Status read_link(Configuration* configuration) {
   constexpr uint64_t kDelayMaxUs = 10'000'000, kMegabytesMax = 1'000'000;
   const std::string link = trimmed(variable("TENDRIL_LINK"));
@@ -129,6 +136,7 @@ base::Result<Configuration> load_configuration() {
   if (status.ok()) status = read_slices(&configuration);
   if (status.ok()) status = read_terms(&configuration);
   read_transport(&configuration);
+  if (status.ok()) status = read_encrypt(&configuration);
   if (status.ok()) status = read_link(&configuration);
   if (!status.ok()) return status;
   base::Result<std::string> token = load_token("", TokenUse::kClient);

@@ -14,6 +14,7 @@
 //   TENDRIL_CAP         1: never more than that share of time, even if the GPU is idle; default 0
 //   TENDRIL_PRIORITY    -100 to 100, default 0: higher is served first, and gets no more
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
+//   TENDRIL_ENCRYPT     auto (default): the server decides. always: no data in clear over a network
 //   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
 //   TENDRIL_LINK        "<us>:<MB/s>": behave as if the servers were that far away, each way; 0 is
 //                       no limit; for tests and planning
@@ -34,7 +35,8 @@ struct Configuration : ServerList {  // in device order; a server appears once p
   wire::SliceSpec slice;             // each; ignored with leases
   wire::LeaseTerms terms;            // ignored with leases
   std::string token;                 // never logged
-  std::string transport;             // a kind; empty: the nearest
+  bool insists_on_sealing = false;
+  std::string transport;  // a kind; empty: the nearest
   uint32_t link_delay_us = 0;
   uint32_t link_megabytes_per_s = 0;
 

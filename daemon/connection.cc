@@ -64,7 +64,48 @@ ConnectionHandler::~ConnectionHandler() {
   if (unattached_session_ != 0) context_->sessions->abandon(unattached_session_);
 }
 
-wire::Hello ConnectionHandler::hello() { return context_->hello; }
+wire::Hello ConnectionHandler::hello() {
+  wire::Hello hello = context_->hello;
+  if (context_->guard->settings()->mode == access::Mode::kOpen) return hello;  // nothing is secret
+  hello.nonce.resize(wire::kNonceBytes);
+  // Without random bytes attaching fails later, and says so.
+  if (!base::random_bytes(hello.nonce.data(), hello.nonce.size()))
+    log(Level::kError, "the kernel gives no random bytes for %s", peer_.text.c_str());
+  return hello;
+}
+
+base::Result<std::string> ConnectionHandler::attach_secret(wire::AttachKey key, uint64_t lease_id) {
+  const base::Status waits = must_wait(base::now_ns());
+  if (!waits.ok()) return waits;
+  if (key == wire::AttachKey::kLeaseSecret) return context_->sessions->secret_of(lease_id);
+  const std::shared_ptr<const access::Settings> settings = context_->guard->settings();
+  if (settings->mode == access::Mode::kSecret && !settings->token.empty()) return settings->token;
+  return base::Status(base::Code::kRefused,
+                      "this server knows no token; take a lease with 'tendril run'");
+}
+
+void ConnectionHandler::attach_secret_unknown(wire::AttachKey key) {
+  const char* const what = key == wire::AttachKey::kToken ? "token" : "lease's secret";
+  const uint64_t now_ns = base::now_ns();
+  context_->guesses->wrong(peer_.address, now_ns);
+  uint64_t before = 0;
+  if (context_->repeats->due(std::string(what) + " unknown " + peer_.address, now_ns, &before)) {
+    log(Level::kWarning, "%s was refused: it does not know the %s that it attaches with%s",
+        peer_.text.c_str(), what, Repeats::text(before).c_str());
+    context_->guard->record_stranger(
+        who_, {false, "handshake", std::string("it does not know the ") + what}, now_ns);
+  }
+}
+
+base::Status ConnectionHandler::must_wait(uint64_t now_ns) const {
+  const uint64_t wait_ns = context_->guesses->wait_ns(peer_.address, now_ns);
+  if (wait_ns == 0) return base::Status();
+  return base::Status(
+      base::Code::kRefused,
+      base::format(
+          "too many wrong tokens or secrets came from %s; the next one is looked at in %llu s",
+          peer_.address.c_str(), static_cast<unsigned long long>(wait_ns / 1'000'000'000u + 1)));
+}
 
 session::Admission ConnectionHandler::admit(const wire::Hello& hello, const session::Peer& peer) {
   const std::shared_ptr<const access::Settings> settings = context_->guard->settings();
@@ -195,16 +236,32 @@ void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   (void)ignored;
 }
 
+base::Result<bool> ConnectionHandler::must_seal_for(const wire::AttachRequest& request,
+                                                    bool has_key) const {
+  const std::shared_ptr<const access::Settings> settings = context_->guard->settings();
+  return must_seal(with_policy(context_->sealing, settings->policy), peer_, has_key,
+                   request.insists_on_sealing);
+}
+
 base::Result<wire::AttachReply> ConnectionHandler::attach(
     const wire::AttachRequest& request, const wire::ConnectionRecord& connection) {
+  const bool has_key = connection.key_bytes != 0;
+  if (has_key && request.lease_id == 0) {  // the token was proven in the handshake
+    access::Evidence evidence = evidence_of(peer_, context_->administrators_socket);
+    evidence.knows_token = true;
+    who_ = context_->guard->recognize(evidence);
+  }
+  const base::Result<bool> sealed = must_seal_for(request, has_key);
+  if (!sealed.ok()) return sealed.status();
+  wire::ConnectionRecord facts = connection;
+  facts.sealed = sealed.value() ? 1 : 0;
   // Who knows a lease's secret attaches in its owner's name. Sessions compares the secret.
   access::Decision decision{true, "lease-secret", std::string()};
   if (request.lease_id == 0) decision = access::decide(who_, access::Action::kLease);
   base::Result<wire::AttachReply> reply = decision.status();
   if (decision.allowed) {
     access::Decision limits{true, std::string(), std::string()};
-    reply =
-        context_->sessions->attach(who_, request, connection, context_->descriptor_socket, &limits);
+    reply = context_->sessions->attach(who_, request, facts, context_->descriptor_socket, &limits);
     if (!limits.allowed) decision = limits;
   }
   const uint64_t lease_id = reply.ok() ? reply->lease.lease_id : request.lease_id;

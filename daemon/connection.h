@@ -9,6 +9,7 @@
 
 #include "access/guard.h"
 #include "daemon/doors.h"
+#include "daemon/reception/sealing.h"
 #include "daemon/reception/strangers.h"
 #include "daemon/sessions.h"
 #include "session/control/serve.h"
@@ -21,6 +22,7 @@ struct ConnectionContext {
   wire::Hello hello;
   std::vector<wire::ApiRecord> apis;
   access::Guard* guard = nullptr;
+  Sealing sealing;
   std::string administrators_socket;  // empty: there is none
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
@@ -43,6 +45,8 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
+  base::Result<std::string> attach_secret(wire::AttachKey key, uint64_t lease_id) override;
+  void attach_secret_unknown(wire::AttachKey key) override;
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
                                          const wire::ConnectionRecord& connection) override;
   void attached(uint64_t session_id, session::Connection connection) override;
@@ -54,8 +58,12 @@ class ConnectionHandler : public session::ControlHandler {
                                            const session::Facts& facts) override;
 
  private:
+  // Not kOk: too many wrong secrets came from the peer's address.
+  base::Status must_wait(uint64_t now_ns) const;
   base::Status refuse_stranger(const wire::Hello& hello, const session::Peer& peer,
                                uint64_t wait_ns, uint64_t now_ns);
+  // Whether the session's data must be sealed. kRefused: they must be, and cannot.
+  base::Result<bool> must_seal_for(const wire::AttachRequest& request, bool has_key) const;
   // Asks whether the peer may do it, and writes the answer to the audit log. Not kOk: it may not.
   base::Status ask(access::Action action, const std::string& object, const std::string& owner,
                    const access::Guard::Details& details = {});

@@ -361,6 +361,9 @@ Status DaemonImpl::prepare() {
   // Its memory holds secrets. A developer's debugger and the tests of another user need to look.
   if (base::env_u32("TENDRIL_DUMPABLE", 0) == 0) prctl(PR_SET_DUMPABLE, 0);
   host_ = host_name();
+  auto sealing = read_sealing(options_.encrypt, options_.trusted_networks);
+  if (!sealing.ok()) return sealing.status();
+  context_.sealing = sealing.take();
   Status status = open_listeners();
   if (status.ok()) status = open_doors();
   if (status.ok()) status = make_guard();

@@ -31,6 +31,8 @@ struct DaemonOptions {
   std::string policy_file;          // empty: no policy
   std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
+  std::string encrypt;  // "always", "untrusted" (or empty) or "never" (reception/sealing.h)
+  std::vector<std::string> trusted_networks;
   lease::SharingOptions sharing;
   std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none
   IsolationWish isolation;

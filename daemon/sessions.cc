@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/log.h"
+#include "session/control/secure_attach.h"
 
 namespace tendril::daemon {
 namespace {
@@ -20,7 +21,14 @@ using base::Code;
 using base::Status;
 
 constexpr int kSweepMs = 2000;
-constexpr size_t kSecretBytes = 16;
+constexpr size_t kSecretBytes = 32;
+
+Status lease_not_valid(uint64_t lease_id) {
+  return Status(Code::kRefused,
+                "the lease " + std::to_string(lease_id) +
+                    " is not valid here: it ended with the command that took it, or the server was "
+                    "restarted; run the program again under 'tendril run'");
+}
 
 }  // namespace
 
@@ -242,11 +250,7 @@ base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& r
   const auto found = leases_.find(request.lease_id);
   if (found == leases_.end() || found->second->ending ||
       !base::equal_in_constant_time(found->second->secret, request.secret)) {
-    return Status(
-        Code::kRefused,
-        "the lease " + std::to_string(request.lease_id) +
-            " is not valid here: it ended with the command that took it, or the server was "
-            "restarted; run the program again under 'tendril run'");
+    return lease_not_valid(request.lease_id);
   }
   return found->second.get();
 }
@@ -322,11 +326,21 @@ std::shared_ptr<Sessions::Session> Sessions::find_session(uint64_t id) {
   return found == sessions_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Sessions::Session> Sessions::find_session(const wire::JoinRequest& request) {
+std::shared_ptr<Sessions::Session> Sessions::find_session(wire::Request kind,
+                                                          const wire::JoinRequest& request) {
   const std::shared_ptr<Session> session = find_session(request.session_id);
-  const bool valid = session != nullptr && !session->ending &&
-                     base::equal_in_constant_time(session->secret, request.session_secret);
+  if (session == nullptr || session->ending) return nullptr;
+  const bool valid = session->key.empty()
+                         ? base::equal_in_constant_time(session->secret, request.session_secret)
+                         : session::is_proven(session->key, kind, request);
   return valid ? session : nullptr;
+}
+
+base::Result<std::string> Sessions::secret_of(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(lease_id);
+  if (found != leases_.end() && !found->second->ending) return found->second->secret;
+  return lease_not_valid(lease_id);
 }
 
 // Asks the worker to end, and kills it after the grace time. The rest happens when it has exited.

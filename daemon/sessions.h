@@ -73,9 +73,11 @@ class Sessions {
   // Who holds the lease; nothing if there is no such lease.
   std::optional<access::Principal> owner_of(uint64_t lease_id);
 
-  // Blocks until a worker is ready and has answered the client's offers. `descriptor_socket`: where
-  // a client can fetch the descriptor that belongs to the answer. `owner`: of the lease, if none is
-  // named.
+  // The secret that only the holder of the lease and its programs know.
+  base::Result<std::string> secret_of(uint64_t lease_id);
+  // Blocks until a worker is ready and has answered the client's offers. The session has the key of
+  // `connection`; its worker gets it if the session is sealed. `descriptor_socket`: where a client
+  // can fetch the descriptor that belongs to the answer. `owner`: of the lease, if none is named.
   base::Result<wire::AttachReply> attach(const access::Principal& owner,
                                          const wire::AttachRequest& request,
                                          const wire::ConnectionRecord& connection,
@@ -114,6 +116,8 @@ class Sessions {
   struct Session {
     uint64_t id = 0, lease_id = 0;
     std::string secret;
+    std::string key;      // of its handshake; empty: it attached without one
+    bool sealed = false;  // its connections are sealed with the key
     std::string api;
     uint32_t tally = 0;
     std::shared_ptr<WorkerProcess> worker;
@@ -170,6 +174,7 @@ class Sessions {
   base::Result<Lease*> find_lease(const wire::AttachRequest& request);
   base::Result<std::shared_ptr<Session>> make_session(Hold* hold, const access::Principal& owner,
                                                       const wire::AttachRequest& request,
+                                                      const wire::ConnectionRecord& connection,
                                                       access::Decision* limits);
   // sessions_limits.cc. Counts the lease in its owner's usage, or refuses it. `shares`: of all its
   // slices. Counting the same lease again replaces its shares.
@@ -217,7 +222,8 @@ class Sessions {
   bool may_see(const access::Principal* viewer, const Session& session) const;
   static void add_used(const Lease& lease, wire::ListReply* reply);
   std::shared_ptr<Session> find_session(uint64_t id);
-  std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
+  // The session that `request` proves to know, by its secret or its key.
+  std::shared_ptr<Session> find_session(wire::Request kind, const wire::JoinRequest& request);
 
   void worker_gone(uint64_t session_id, const std::string& how);
   void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd);

@@ -31,11 +31,16 @@ Status refusal(const wire::TransportAnswers& answers) {
                             : printable(why, wire::kTransportReasonBytesMax));
 }
 
+void forget_key(wire::ConnectionRecord* record) {
+  record->key_bytes = 0;
+  memset(record->keys, 0, sizeof record->keys);
+}
+
 }  // namespace
 
 base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
     Hold* hold, const access::Principal& owner, const wire::AttachRequest& request,
-    access::Decision* limits) {
+    const wire::ConnectionRecord& connection, access::Decision* limits) {
   auto session = std::make_shared<Session>();
   if (!make_secret(&session->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
@@ -57,6 +62,8 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->lease_id = (*lease)->id;
   session->client = cleaned(request.client, (*lease)->owner);
   session->api = request.api;
+  session->key.assign(reinterpret_cast<const char*>(connection.keys), connection.key_bytes);
+  session->sealed = connection.sealed != 0;
   session->began_ns = base::now_ns();
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
   session->channels_joined.resize(session->channels_granted);
@@ -219,7 +226,7 @@ base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
   std::shared_ptr<Session> session;
   {
     Hold hold(mutex_);
-    auto made = make_session(&hold, owner, request, limits);
+    auto made = make_session(&hold, owner, request, connection, limits);
     if (!made.ok()) {
       log(Level::kInfo, "refused %s: %s", who(cleaned(request.client, owner)).c_str(),
           made.status().message().c_str());
@@ -261,6 +268,7 @@ base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
   reply.lease = reply_of(*leases_[session->lease_id]);
   reply.bulk_channels = session->channels_granted;
   reply.transports = session->answers;
+  reply.sealed = session->sealed;
   if (session->descriptor.valid()) reply.descriptor_socket = descriptor_socket;
   return reply;
 }
@@ -271,6 +279,7 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kAssign;
   message.connection = connection;
+  if (!session.sealed) forget_key(&message.connection);
   message.assignment.session_id = session.id;
   memcpy(message.assignment.server_id, server_id_.data(), server_id_.size());
   message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());
@@ -306,6 +315,7 @@ void Sessions::attached(uint64_t session_id, session::Connection connection) {
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kCommand;
   message.connection = connection.record();
+  forget_key(&message.connection);  // the worker has had it
   const int fd = connection.descriptor();
   const Status sent = session->worker->send(message, &fd, 1);
   if (!sent.ok()) {
@@ -343,7 +353,7 @@ void Sessions::abandon(uint64_t session_id) {
 
 Status Sessions::join(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const std::shared_ptr<Session> session = find_session(request);
+  const std::shared_ptr<Session> session = find_session(wire::Request::kJoin, request);
   if (session == nullptr) return no_session();
   if (request.channel >= session->channels_granted || session->channels_joined[request.channel]) {
     return Status(Code::kInvalid,
@@ -361,6 +371,7 @@ void Sessions::joined(const wire::JoinRequest& request, session::Connection conn
   message.kind = wire::WorkerMessageKind::kChannel;
   message.reserved = request.channel;
   message.connection = connection.record();
+  forget_key(&message.connection);  // the worker has had it
   const int fd = connection.descriptor();
   const Status sent = session->worker->send(message, &fd, 1);
   if (!sent.ok()) {
@@ -373,7 +384,7 @@ void Sessions::joined(const wire::JoinRequest& request, session::Connection conn
 
 base::Result<base::Fd> Sessions::fetch(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const std::shared_ptr<Session> session = find_session(request);
+  const std::shared_ptr<Session> session = find_session(wire::Request::kFetch, request);
   if (session == nullptr) return no_session();
   if (session->started || !session->descriptor.valid())
     return Status(Code::kInvalid, "this session has no descriptor to fetch, or gave it already");
@@ -382,7 +393,7 @@ base::Result<base::Fd> Sessions::fetch(const wire::JoinRequest& request) {
 
 Status Sessions::use(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const std::shared_ptr<Session> session = find_session(request);
+  const std::shared_ptr<Session> session = find_session(wire::Request::kUse, request);
   if (session == nullptr) return no_session();
   // This may come before attached(): the client has its reply a moment before this side continues.
   if (session->started || !session->answered || session->channels_here != 0)

@@ -37,7 +37,6 @@ inline constexpr size_t kBlobBytesMax = 1024;
 // What an end of a session knows before it has channels.
 struct Setting {
   uint16_t bulk_channels = 0;  // at the client: wished; at the worker: granted
-  std::string keys;            // secret; empty while connections are not sealed
 };
 
 // The session's connections over the network: the one that attached and, if the transport uses
@@ -45,6 +44,7 @@ struct Setting {
 struct Streams {
   base::Fd command;
   std::vector<base::Fd> bulk;
+  std::string key;  // of the session (sealed/sealed.h); empty: its connections are not sealed
 };
 
 // What a session runs on.

@@ -43,6 +43,7 @@ inline constexpr uint32_t kConnectionKeyBytesMax = 64;
 struct ConnectionRecord {
   char peer[96];      // its address, for messages
   char identity[96];  // its proven identity; empty: none
+  uint32_t sealed;    // 1: the session's connections are sealed with the key
   uint32_t key_bytes;
   uint8_t keys[kConnectionKeyBytesMax];  // secret
 };

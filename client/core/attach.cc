@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/common/log.h"
+#include "client/core/lessor.h"
 #include "lease/placement.h"
 #include "session/control/attach.h"
 
@@ -67,6 +68,8 @@ class Attaching {
     options.answer_ms = kAnswerMs;
     options.patience = [](const std::string& line) { log(LogLevel::kWarning, "%s", line.c_str()); };
     options.transport = configuration_.transport;
+    options.lessor = command_lessor();
+    options.insists_on_sealing = configuration_.insists_on_sealing;
     options.link.delay_us = configuration_.link_delay_us;
     options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;
     wire::AttachRequest request;

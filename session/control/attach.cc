@@ -4,10 +4,12 @@
 #include "session/control/attach.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 #include "session/control/control_client.h"
 #include "session/control/offers.h"
+#include "session/control/secure_attach.h"
 
 namespace tendril::session {
 
@@ -24,48 +26,64 @@ int answer_ms(const ConnectOptions& options) {
   return options.answer_ms > 0 ? options.answer_ms : options.timeout_ms;
 }
 
-std::vector<uint8_t> session_request(const wire::AttachReply& reply, uint16_t channel) {
+// A session that is being made, from its answer on.
+struct Session {
+  const Endpoint& endpoint;
+  const ConnectOptions& options;
+  std::string key;  // from the handshake; empty: there was none
+};
+
+std::vector<uint8_t> session_request(const Session& session, const wire::AttachReply& reply,
+                                     wire::Request kind, uint16_t channel) {
   wire::JoinRequest request;
   request.session_id = reply.session_id;
-  request.session_secret = reply.session_secret;
   request.channel = channel;
+  if (session.key.empty())
+    request.session_secret = reply.session_secret;
+  else
+    request.proof = prove_join(session.key, kind, request);
   return wire::encode(request);
 }
 
 // Completes the client's half with the worker's answer, and reports that to the server over a
 // connection beside the session's.
-Status use_answer(const Endpoint& endpoint, const ConnectOptions& options,
-                  const wire::AttachReply& reply, const wire::TransportAnswer& answer,
-                  transport::Half* half) {
-  Endpoint beside = endpoint;
+Status use_answer(const Session& session, const wire::AttachReply& reply,
+                  const wire::TransportAnswer& answer, transport::Half* half) {
+  Endpoint beside = session.endpoint;
   const bool fetches = !reply.descriptor_socket.empty();
   if (fetches) {
     beside = Endpoint();
     beside.unix_path = reply.descriptor_socket;
     beside.text = "unix:" + reply.descriptor_socket;
   }
-  Result<std::unique_ptr<ControlClient>> client = ControlClient::start(beside, options, {});
+  Result<std::unique_ptr<ControlClient>> client =
+      ControlClient::start_unproven(beside, session.options, {});
   if (!client.ok()) return client.status();
   Status status = (*client)->read_hello();
   if (!status.ok()) return status;
-  const std::vector<uint8_t> body = session_request(reply, 0);
   base::Fd descriptor;
-  if (fetches) status = (*client)->fetch(body, &descriptor);
+  if (fetches) {
+    status =
+        (*client)->fetch(session_request(session, reply, wire::Request::kFetch, 0), &descriptor);
+  }
   if (status.ok()) status = half->complete(answer.blob, std::move(descriptor));
   if (!status.ok()) return status;
-  return (*client)->ask(wire::Request::kUse, body, answer_ms(options)).status();
+  return (*client)
+      ->ask(wire::Request::kUse, session_request(session, reply, wire::Request::kUse, 0),
+            answer_ms(session.options))
+      .status();
 }
 
 // Opens all bulk connections at once. So a distant server costs two round trips in all, not two for
 // each.
-Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options,
-                 const wire::AttachReply& reply, std::vector<base::Fd>* joined) {
+Status join_bulk(const Session& session, const wire::AttachReply& reply,
+                 std::vector<base::Fd>* joined) {
   const uint16_t count = std::min(reply.bulk_channels, kBulkChannelsMax);
   std::vector<std::unique_ptr<ControlClient>> clients;
   for (uint16_t i = 0; i < count; ++i) {
-    const std::vector<uint8_t> body = session_request(reply, i);
-    Result<std::unique_ptr<ControlClient>> client = ControlClient::start(
-        endpoint, options,
+    const std::vector<uint8_t> body = session_request(session, reply, wire::Request::kJoin, i);
+    Result<std::unique_ptr<ControlClient>> client = ControlClient::start_unproven(
+        session.endpoint, session.options,
         pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
     if (!client.ok()) return client.status();
     clients.push_back(client.take());
@@ -73,7 +91,7 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options,
   for (auto& client : clients) {
     Status hello = client->read_hello();
     if (!hello.ok()) return hello;
-    Result<Message> answer = client->read_reply(wire::Request::kJoin, answer_ms(options));
+    Result<Message> answer = client->read_reply(wire::Request::kJoin, answer_ms(session.options));
     if (!answer.ok()) return answer.status();
     Connection connection = client->take_connection();
     connection.allow_stalls();
@@ -83,18 +101,18 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options,
 }
 
 // Takes the first of the worker's answers that this end can use.
-Status open_channels(const Endpoint& endpoint, const ConnectOptions& options, Connection connection,
-                     Offers* offers, Attached* attached) {
+Status open_channels(const Session& session, Connection connection, Offers* offers,
+                     Attached* attached) {
   std::string against;
   for (const wire::TransportAnswer& answer : attached->reply.transports.answers) {
     Offers::Own* own = offers->find(answer.kind);
     if (own == nullptr) continue;  // it was not offered
     transport::Streams streams;
     if (own->transport->uses_connections) {
-      Status joined = join_bulk(endpoint, options, attached->reply, &streams.bulk);
+      Status joined = join_bulk(session, attached->reply, &streams.bulk);
       if (!joined.ok()) return joined;
     } else {
-      Status used = use_answer(endpoint, options, attached->reply, answer, own->half.get());
+      Status used = use_answer(session, attached->reply, answer, own->half.get());
       if (!used.ok()) {
         against = "no " + answer.kind + ": chosen, but it could not be had: " + used.message();
         continue;
@@ -102,6 +120,7 @@ Status open_channels(const Endpoint& endpoint, const ConnectOptions& options, Co
     }
     connection.allow_stalls();
     streams.command = connection.take_descriptor();
+    if (attached->reply.sealed) streams.key = session.key;
     Result<transport::Channels> channels = own->half->open(std::move(streams));
     if (!channels.ok()) return channels.status();
     static_cast<transport::Channels&>(*attached) = channels.take();
@@ -109,7 +128,8 @@ Status open_channels(const Endpoint& endpoint, const ConnectOptions& options, Co
     attached->reason = against.empty() ? cleaned(answer.reason) : against;
     return Status();
   }
-  return Status(Code::kMismatch, endpoint.text + " chose no transport that this client offered" +
+  return Status(Code::kMismatch, session.endpoint.text +
+                                     " chose no transport that this client offered" +
                                      (against.empty() ? "" : " (" + against + ")") +
                                      "; install the same version on both");
 }
@@ -124,27 +144,118 @@ void shape(const transport::Shape& link, Attached* attached) {
   attached->reason += "; shaped as a longer line";
 }
 
-Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions& options,
-                                 const wire::AttachRequest& request) {
-  Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
+Status malformed_answer(const Endpoint& endpoint) {
+  return Status(Code::kMismatch,
+                endpoint.text + " answered attach with something this client does not understand");
+}
+
+// What this client can prove. Null: nothing.
+std::optional<AttachProof> proof_for(const ConnectOptions& options,
+                                     const wire::AttachRequest& request) {
+  if (request.lease_id != 0)
+    return AttachProof{wire::AttachKey::kLeaseSecret, request.lease_id, request.secret};
+  if (!options.token.empty()) return AttachProof{wire::AttachKey::kToken, 0, options.token};
+  return {};
+}
+
+// Asks in clear. Only on this host does a secret travel so.
+Result<wire::AttachReply> ask_plainly(const Endpoint& endpoint, ControlClient* client,
+                                      const wire::AttachRequest& request) {
+  if (request.lease_id != 0 && !client->is_local()) {
+    return Status(Code::kRefused,
+                  endpoint.text +
+                      " is on another host and does not secure attaching, so the "
+                      "lease's secret was not sent; start the server with a token or "
+                      "with identities ('tendril help serve')");
+  }
+  Result<Message> answer = client->ask(wire::Request::kAttach, wire::encode(request), kAttachMs);
+  if (!answer.ok()) return answer.status();
+  wire::AttachReply reply;
+  if (!answer->read(&reply)) return malformed_answer(endpoint);
+  return reply;
+}
+
+Result<wire::AttachReply> ask_in_handshake(Session* session, ControlClient* client,
+                                           const AttachProof& proof,
+                                           const wire::AttachRequest& request) {
+  SecureAttach handshake(proof, client->hellos());
+  Result<std::vector<uint8_t>> body = handshake.request(request);
+  if (!body.ok()) return body.status();
+  Result<Message> answer = client->ask(wire::Request::kSecuredAttach, *body, kAttachMs);
+  if (!answer.ok()) return answer.status();
+  Result<wire::AttachReply> reply = handshake.answer(answer->body);
+  if (!reply.ok()) {
+    return Status(reply.status().code(),
+                  session->endpoint.text + ": " + cleaned(reply.status().message()));
+  }
+  session->key = handshake.session_key();
+  return reply;
+}
+
+// A unix socket names its user, so whoever has nothing to prove just says hello there.
+Result<std::unique_ptr<ControlClient>> greet(const Endpoint& endpoint,
+                                             const ConnectOptions& options, bool proves) {
+  ConnectOptions plain = options;
+  plain.token.clear();
+  plain.securer = nullptr;
+  Result<std::unique_ptr<ControlClient>> client =
+      proves || endpoint.unix_path.empty() ? ControlClient::start_unproven(endpoint, plain, {})
+                                           : ControlClient::start(endpoint, plain, {});
   if (!client.ok()) return client.status();
   Status checked = (*client)->read_hello();
   if (!checked.ok()) return checked;
+  return client;
+}
+
+Result<wire::AttachReply> ask(Session* session, ControlClient* client,
+                              std::optional<AttachProof> proof,
+                              const wire::AttachRequest& request) {
+  const bool secured = !client->server_hello().nonce.empty();
+  const bool by_user = !session->endpoint.unix_path.empty();
+  if (!secured || (!proof && by_user)) return ask_plainly(session->endpoint, client, request);
+  if (!proof && session->options.lessor != nullptr) {
+    Result<wire::LeaseReply> lease =
+        session->options.lessor->lease(session->endpoint, request.lease);
+    if (!lease.ok()) return lease.status();
+    proof = AttachProof{wire::AttachKey::kLeaseSecret, lease->lease_id, lease->secret};
+  }
+  if (!proof) {
+    return Status(Code::kRefused,
+                  session->endpoint.text +
+                      " wants to know who asks, and this program has neither a lease nor a token; "
+                      "run it under 'tendril run', or set TENDRIL_TOKEN_FILE");
+  }
+  return ask_in_handshake(session, client, *proof, request);
+}
+
+Status check_sealing(const Session& session, const Attached& attached, bool over_network) {
+  if (!session.options.insists_on_sealing || attached.reply.sealed || !over_network)
+    return Status();
+  return Status(Code::kRefused,
+                session.endpoint.text +
+                    " does not seal this session's data, and TENDRIL_ENCRYPT=always wants it; "
+                    "start the server with --encrypt always");
+}
+
+Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions& options,
+                                 const wire::AttachRequest& request) {
+  const std::optional<AttachProof> proof = proof_for(options, request);
+  Result<std::unique_ptr<ControlClient>> client = greet(endpoint, options, proof.has_value());
+  if (!client.ok()) return client.status();
+  const bool over_network = !(*client)->is_local();
   wire::AttachRequest asked = request;
   if (asked.bulk_channels == 0) asked.bulk_channels = options.bulk_channels;
-  Offers offers = Offers::make({asked.bulk_channels, (*client)->keys()}, options.transport);
+  asked.insists_on_sealing = options.insists_on_sealing;
+  Offers offers = Offers::make({asked.bulk_channels}, options.transport);
   asked.transports = offers.records();
-  Result<Message> answer = (*client)->ask(wire::Request::kAttach, wire::encode(asked), kAttachMs);
-  if (!answer.ok()) return answer.status();
+  Session session{endpoint, options, {}};
+  Result<wire::AttachReply> reply = ask(&session, client->get(), proof, asked);
+  if (!reply.ok()) return reply.status();
   Attached attached;
-  if (!answer->read(&attached.reply)) {
-    return Status(
-        Code::kMismatch,
-        endpoint.text + " answered attach with something this client does not understand");
-  }
-  Status opened =
-      open_channels(endpoint, options, (*client)->take_connection(), &offers, &attached);
-  if (!opened.ok()) return opened;
+  attached.reply = reply.take();
+  Status good = check_sealing(session, attached, over_network);
+  if (good.ok()) good = open_channels(session, (*client)->take_connection(), &offers, &attached);
+  if (!good.ok()) return good;
   return attached;
 }
 

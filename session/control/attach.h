@@ -27,6 +27,14 @@ struct Endpoint {
 };
 base::Result<Endpoint> parse_endpoint(const std::string& text);
 
+// Gets a lease in the user's name, which must live as long as the program uses it.
+class Lessor {
+ public:
+  virtual ~Lessor() = default;
+  virtual base::Result<wire::LeaseReply> lease(const Endpoint& endpoint,
+                                               const wire::LeaseRequest& request) = 0;
+};
+
 struct ConnectOptions {
   std::string token;
   int timeout_ms = 5000;  // to connect
@@ -37,6 +45,11 @@ struct ConnectOptions {
   // Gets a line for people, without its end, when a request waits for longer than two seconds, and
   // again when the reason has changed. Empty: nobody is told.
   std::function<void(const std::string&)> patience;
+  // For attach without a lease and a token: gets a lease where the server wants to know who asks.
+  // Null: attach fails there.
+  std::shared_ptr<Lessor> lessor;
+  // No session whose data travel in clear over a network.
+  bool insists_on_sealing = false;
   // Empty: the nearest transport. Otherwise a kind of transport/registry.h: no other transport with
   // channels of its own is used. A session can always fall back on its connections.
   std::string transport;
@@ -74,6 +87,9 @@ struct Attached : transport::Channels {
   std::string transport;  // the kind of its channels: "tcp", "unix", "shm"
   std::string reason;     // why this transport, for doctor
 };
+// Sends no secret to a server on another host, and none to a server that secures attaching: what
+// the client knows (the secret of its lease, or the token) is proven in a handshake
+// (secure_attach.h).
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);
 

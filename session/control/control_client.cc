@@ -68,17 +68,42 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
   if (!connection.ok()) return connection.status();
   std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
   wire::Hello hello;
-  hello.product_version = wire::product_version();
   hello.token = token;
-  hello.bulk_channels = options.bulk_channels;
+  Status said = client->say_hello(hello, more, deadline);
+  if (!said.ok()) return said;
+  return client;
+}
+
+Result<std::unique_ptr<ControlClient>> ControlClient::start_unproven(
+    const Endpoint& endpoint, const ConnectOptions& options, const std::vector<uint8_t>& more) {
+  Deadline deadline(options.timeout_ms);
+  Result<Connection> connection = connect_to(endpoint, deadline);
+  if (!connection.ok()) return connection.status();
+  std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
+  wire::Hello hello;
+  hello.proves_later = true;
+  Status said = client->say_hello(hello, more, deadline);
+  if (!said.ok()) return said;
+  return client;
+}
+
+Status ControlClient::say_hello(wire::Hello hello, const std::vector<uint8_t>& more,
+                                const Deadline& deadline) {
+  hello.product_version = wire::product_version();
+  hello.bulk_channels = options_.bulk_channels;
   hello.hears_news = true;
-  std::vector<uint8_t> body = wire::encode(hello);
-  std::vector<uint8_t> all = pack(wire::kHelloKind, Code::kOk, body.data(), body.size());
+  hellos_.client = wire::encode(hello);
+  std::vector<uint8_t> all =
+      pack(wire::kHelloKind, Code::kOk, hellos_.client.data(), hellos_.client.size());
   all.insert(all.end(), more.begin(), more.end());
   // A server that refuses may close before it has read everything. Its reason can still be read.
-  Status sent = client->connection_.send_all(all.data(), all.size(), deadline);
-  if (!sent.ok() && sent.code() != Code::kClosed) return sent;
-  return client;
+  Status sent = connection_.send_all(all.data(), all.size(), deadline);
+  return sent.code() == Code::kClosed ? Status() : sent;
+}
+
+bool ControlClient::is_local() const {
+  const transport::PeerFacts facts = transport::describe_peer(connection_.descriptor());
+  return facts.loopback || facts.unix_socket;
 }
 
 Status ControlClient::read_hello() {
@@ -104,6 +129,7 @@ Status ControlClient::read_hello() {
   if (message->kind != wire::kHelloKind || !message->read(&hello_)) {
     return strange("answered hello with something this client does not understand");
   }
+  hellos_.server = std::move(message->body);
   hello_.product_version = cleaned(hello_.product_version);
   if (hello_.protocol_newest < wire::kProtocolVersion ||
       hello_.protocol_oldest > wire::kProtocolVersion) {

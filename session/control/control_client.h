@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "session/control/control_io.h"
+#include "session/control/secure_attach.h"
 
 namespace tendril::session {
 
@@ -20,6 +21,9 @@ class ControlClient final : public Control {
   static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint,
                                                             const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more);
+  // The same without token and seal: a later request proves what must be proven.
+  static base::Result<std::unique_ptr<ControlClient>> start_unproven(
+      const Endpoint& endpoint, const ConnectOptions& options, const std::vector<uint8_t>& more);
   base::Status read_hello();
   base::Result<Message> read_reply(wire::Request request, int timeout_ms);
   base::Result<Message> ask(wire::Request request, const std::vector<uint8_t>& body,
@@ -41,11 +45,16 @@ class ControlClient final : public Control {
   bool has_ended() override { return connection_.has_ended(); }
   // The descriptor that belongs to a session's answer; `body` is a JoinRequest.
   base::Status fetch(const std::vector<uint8_t>& body, base::Fd* descriptor);
-  const std::string& keys() const { return connection_.keys(); }
+  // The two bodies of hello. Valid after read_hello.
+  const Hellos& hellos() const { return hellos_; }
+  // Whether the server is on this host, by its address.
+  bool is_local() const;
   Connection take_connection() { return std::move(connection_); }
 
  private:
   base::Status strange(const char* what) const;
+  base::Status say_hello(wire::Hello hello, const std::vector<uint8_t>& more,
+                         const base::Deadline& deadline);
   // Reads the next message that is not news.
   base::Result<Message> read_answer(int timeout_ms);
   base::Result<wire::ListReply> list_part(const wire::ListRequest& request);
@@ -57,6 +66,7 @@ class ControlClient final : public Control {
   Endpoint endpoint_;
   ConnectOptions options_;
   wire::Hello hello_;
+  Hellos hellos_;
 };
 
 }  // namespace tendril::session

@@ -119,7 +119,7 @@ void Conversation::accept_hello(const Message& message, uint64_t now_ns) {
   if (facts->theirs.protocol_newest < facts->mine.protocol_oldest ||
       facts->theirs.protocol_oldest > facts->mine.protocol_newest)
     admission.refusal = no_common_version(facts->mine, facts->theirs);
-  else
+  else if (!facts->theirs.proves_later || facts->mine.nonce.empty())
     admission = handler_->admit(facts->theirs, facts->peer);
   if (admission.refusal.ok() && setting_.enter)
     admission.refusal = setting_.enter(admission.standing);

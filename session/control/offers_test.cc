@@ -24,7 +24,6 @@ using base::Status;
 struct Wormhole {
   bool open = false;       // the client can offer it
   bool collapses = false;  // the client's half fails after the answer
-  std::string keys_at_worker;
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<transport::Channel>> waiting;  // for the client's half
 };
@@ -59,9 +58,8 @@ Result<std::unique_ptr<transport::Half>> offer_wormhole(const transport::Setting
   return std::unique_ptr<transport::Half>(new WormholeHalf("from the client", nullptr));
 }
 
-Result<std::unique_ptr<transport::Half>> answer_wormhole(const transport::Setting& setting,
+Result<std::unique_ptr<transport::Half>> answer_wormhole(const transport::Setting&,
                                                          const std::string& offered) {
-  wormhole.keys_at_worker = setting.keys;
   std::unique_ptr<transport::Channel> far;
   Result<std::unique_ptr<transport::Channel>> near = transport::loopback_pair(&far);
   if (!near.ok()) return near.status();
@@ -99,7 +97,6 @@ TEST_F(OffersTest, AThirdTransportCarriesASession) {
   EXPECT_EQ(attached->transport, "loopback");
   EXPECT_EQ(attached->bulk.size(), 0u);
   use_session(*attached);
-  EXPECT_EQ(wormhole.keys_at_worker, "");
 }
 
 TEST_F(OffersTest, ASessionFallsBackWhenItsTransportFails) {
@@ -116,16 +113,16 @@ TEST_F(OffersTest, ASessionFallsBackWhenItsTransportFails) {
 
 TEST_F(OffersTest, SaysWhyNearerOnesWereNotChosen) {
   wormhole.open = false;
-  Offers offers = Offers::make({4, {}}, "tcp");
-  auto choice = choose(offers.records(), {4, {}});
+  Offers offers = Offers::make({4}, "tcp");
+  auto choice = choose(offers.records(), {4});
   ASSERT_TRUE(choice.ok()) << choice.status().message();
   ASSERT_EQ(choice->answers.answers.size(), 1u);
   EXPECT_EQ(choice->answers.answers[0].kind, "tcp");
   EXPECT_EQ(choice->answers.answers[0].reason,
             "no shm: it is switched off at the client; "
             "no wormhole: it is switched off at the client");
-  offers = Offers::make({4, {}}, "wormhole");
-  choice = choose(offers.records(), {4, {}});
+  offers = Offers::make({4}, "wormhole");
+  choice = choose(offers.records(), {4});
   ASSERT_TRUE(choice.ok());
   EXPECT_NE(choice->answers.answers[0].reason.find("no wormhole is near"), std::string::npos);
 }
@@ -133,20 +130,19 @@ TEST_F(OffersTest, SaysWhyNearerOnesWereNotChosen) {
 TEST_F(OffersTest, TheChoiceStandsBesideAWayOverConnections) {
   wire::TransportOffers offers;
   offers.offers = {{"tcp", "", ""}, {"carrier pigeon", "coo", ""}, {"wormhole", "w", ""}};
-  auto choice = choose(offers, {4, "secret"});
+  auto choice = choose(offers, {4});
   ASSERT_TRUE(choice.ok());
   ASSERT_EQ(choice->answers.answers.size(), 2u);
   EXPECT_EQ(choice->answers.answers[0].kind, "wormhole");
   EXPECT_EQ(choice->answers.answers[0].blob, "answer to: w");
   EXPECT_EQ(choice->answers.answers[0].reason, "no shm: the client does not have it");
   EXPECT_EQ(choice->answers.answers[1].kind, "tcp");
-  EXPECT_EQ(wormhole.keys_at_worker, "secret");
 }
 
 TEST_F(OffersTest, AnotherHostsSharedMemoryIsDeclined) {
   wire::TransportOffers offers;
   offers.offers = {{"shm", "the boot id of another host", ""}, {"tcp", "", ""}};
-  auto choice = choose(offers, {4, {}});
+  auto choice = choose(offers, {4});
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->answers.answers[0].kind, "tcp");
   EXPECT_NE(choice->answers.answers[0].reason.find("no shm: the server is another host"),
@@ -166,7 +162,7 @@ TEST_F(OffersTest, AnUnknownKindIsRefusedWithThoseThatExist) {
 TEST_F(OffersTest, NothingInCommonIsAnError) {
   wire::TransportOffers offers;
   offers.offers = {{"carrier pigeon", "coo", ""}};
-  auto choice = choose(offers, {4, {}});
+  auto choice = choose(offers, {4});
   ASSERT_FALSE(choice.ok());
   EXPECT_EQ(choice.status().code(), Code::kUnsupported);
   EXPECT_NE(choice.status().message().find("no tcp: the client does not have it"),

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "session/control/conversation.h"
+#include "session/control/secure_attach.h"
 
 namespace tendril::session {
 
@@ -92,6 +93,48 @@ Outcome perform_attach(const Message& message, const Facts& facts, ControlHandle
   return outcome;
 }
 
+Outcome perform_secured_attach(const Message& message, const Facts& facts,
+                               ControlHandler* handler) {
+  wire::SecuredAttach request;
+  if (facts.mine.nonce.empty() || !message.read(&request)) return malformed(message.kind);
+  Result<std::string> secret = handler->attach_secret(request.key, request.lease_id);
+  if (!secret.ok()) return refused(message.kind, secret.status());
+  SecureAttachAnswer answer({request.key, request.lease_id, secret.take()},
+                            {facts.client_hello, facts.server_hello});
+  Result<wire::AttachRequest> inner = answer.read(request);
+  Outcome outcome = outcome_of(message.kind, inner.status());
+  outcome.ends = true;  // a nonce serves once
+  if (!inner.ok()) {
+    handler->attach_secret_unknown(request.key);
+    return outcome;
+  }
+  const Status served =
+      check_api(*inner, facts.theirs.product_version, handler->apis(), facts.mine.product_version);
+  Result<wire::AttachReply> reply =
+      served.ok() ? handler->attach(*inner, record_of(facts.peer, answer.session_key()))
+                  : Result<wire::AttachReply>(served);
+  outcome.body = answer.write(reply);
+  if (!reply.ok()) return outcome;
+  outcome.ends = false;
+  outcome.handover = Outcome::Handover::kAttached;
+  outcome.session_id = reply->session_id;
+  if (reply->sealed) outcome.keys = answer.session_key();
+  return outcome;
+}
+
+// What says by itself that the peer may ask it.
+bool proves_itself(uint16_t kind) {
+  switch (wire::Request(kind)) {
+    case wire::Request::kSecuredAttach:
+    case wire::Request::kJoin:
+    case wire::Request::kFetch:
+    case wire::Request::kUse:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Outcome perform_join(const Message& message, ControlHandler* handler) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
@@ -147,8 +190,10 @@ Status flush(Connection* connection, Conversation* conversation) {
 }  // namespace
 
 Outcome perform(const Message& request, const Facts& facts, ControlHandler* handler) {
+  if (request.kind == uint16_t(wire::Request::kSecuredAttach))
+    return perform_secured_attach(request, facts, handler);
   if (!is_known(request.kind)) return perform_other(request, facts, handler);
-  if (facts.standing == Standing::kStranger) {
+  if (facts.standing == Standing::kStranger && !proves_itself(request.kind)) {
     return refused(request.kind, Status(Code::kRefused,
                                         "this server answers only those who say who they are; "
                                         "use the credentials that its administrator gave you"));

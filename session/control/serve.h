@@ -55,8 +55,15 @@ class ControlHandler {
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
   virtual void lease_connection_closed(uint64_t lease_id) = 0;
+  // The secret that a client must know to attach with that key (secure_attach.h).
+  virtual base::Result<std::string> attach_secret(wire::AttachKey /*key*/, uint64_t /*lease_id*/) {
+    return base::Status(base::Code::kUnsupported, "this server secures no attach");
+  }
+  // A client did not know it after all.
+  virtual void attach_secret_unknown(wire::AttachKey /*key*/) {}
   // Makes a session and lets its worker answer the offers. `connection`: what the worker must know
-  // of the peer.
+  // of the peer. Its keys are the session's: later connections prove themselves with it, and the
+  // worker gets it if the session is sealed.
   virtual base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
                                                  const wire::ConnectionRecord& connection) = 0;
   // Called after the AttachReply was sent: the connection now belongs to the session.

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "session/control/attach.h"
 #include "session/control/offers.h"
+#include "session/control/secure_attach.h"
 #include "session/control/serve.h"
 #include "session/lane/lane.h"
 #include "session/lane/service.h"
@@ -54,7 +55,17 @@ class SmallServer : public ControlHandler {
   }
   std::string address() const { return listening_.text; }
 
-  wire::Hello hello() override { return hello_; }
+  wire::Hello hello() override {
+    wire::Hello hello = hello_;
+    hello.nonce.resize(token_.empty() ? 0 : wire::kNonceBytes);
+    base::random_bytes(hello.nonce.data(), hello.nonce.size());
+    return hello;
+  }
+  base::Result<std::string> attach_secret(wire::AttachKey key, uint64_t lease_id) override {
+    if (key == wire::AttachKey::kToken) return token_;
+    if (lease_id == 77) return std::string("the lease's secret");
+    return base::Status(base::Code::kRefused, "no such lease");
+  }
   std::vector<wire::ApiRecord> apis() override { return {{"echo", 11}, {"other", 12}}; }
   Admission admit(const wire::Hello& hello, const Peer&) override {
     return admit_by_token(token_, hello.token);
@@ -86,8 +97,9 @@ class SmallServer : public ControlHandler {
     reply.session_id = 5;
     reply.session_secret = "hush";
     granted_ = reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
-    base::Result<Choice> choice =
-        choose(request.transports, {granted_, Connection(base::Fd(), record).keys()});
+    key_ = Connection(base::Fd(), record).keys();
+    reply.sealed = seals && !key_.empty();
+    base::Result<Choice> choice = choose(request.transports, {granted_});
     if (!choice.ok()) return choice.status();
     choice_ = choice.take();
     reply.transports = choice_.answers;
@@ -102,9 +114,13 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Status join(const wire::JoinRequest& request) override {
-    return request.session_secret == "hush" && request.session_id == 5
-               ? base::Status()
-               : base::Status(base::Code::kRefused, "no such session");
+    return check(wire::Request::kJoin, request);
+  }
+  base::Status check(wire::Request kind, const wire::JoinRequest& request) {
+    const bool knows =
+        key_.empty() ? request.session_secret == "hush" : is_proven(key_, kind, request);
+    return knows && request.session_id == 5 ? base::Status()
+                                            : base::Status(base::Code::kRefused, "no such session");
   }
   void joined(const wire::JoinRequest& request, Connection connection) override {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -114,12 +130,13 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Result<base::Fd> fetch(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || break_sharing_)
+    if (!check(wire::Request::kFetch, request).ok() || break_sharing_)
       return base::Status(base::Code::kRefused, "sharing is broken today");
     return std::move(choice_.descriptor);
   }
   base::Status use(const wire::JoinRequest& request) override {
-    if (!join(request).ok()) return base::Status(base::Code::kRefused, "no such session");
+    if (!check(wire::Request::kUse, request).ok())
+      return base::Status(base::Code::kRefused, "no such session");
     std::lock_guard<std::mutex> guard(mutex_);
     start_on_ = wire::StartOn::kFirst;
     joined_ = granted_;
@@ -128,6 +145,7 @@ class SmallServer : public ControlHandler {
   }
 
   std::atomic<uint64_t> closed_lease{0};
+  std::atomic<bool> seals{true};
   std::string peer_seen;  // by the worker
 
  private:
@@ -144,6 +162,7 @@ class SmallServer : public ControlHandler {
   void start_if_whole() {
     if (!command_.valid() || joined_ != granted_) return;
     peer_seen = command_.peer().text;
+    streams_.key = command_.keys();
     streams_.command = command_.take_descriptor();
     worker_ = std::thread([choice = std::move(choice_), on = start_on_,
                            streams = std::move(streams_)]() mutable {
@@ -182,6 +201,7 @@ class SmallServer : public ControlHandler {
   wire::StartOn start_on_ = wire::StartOn::kConnections;
   transport::Streams streams_;
   uint16_t granted_ = 0, joined_ = 0;
+  std::string key_;
   std::thread worker_;
 };
 

@@ -42,7 +42,7 @@ class Conformance(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
 
-    def passes(self, **environment):
+    def passes(self, server=None, **environment):
         status, out, err = tendril(
             "run",
             "-n",
@@ -51,7 +51,7 @@ class Conformance(unittest.TestCase):
             str(SUITE),
             "--gtest_brief=1",
             "--gtest_filter=" + FILTER,
-            server=self.server,
+            server=server or self.server,
             timeout=240,
             **environment,
         )
@@ -59,6 +59,12 @@ class Conformance(unittest.TestCase):
 
     def test_tcp(self):
         self.passes(TENDRIL_TRANSPORT="tcp")
+
+    def test_sealed_tcp(self):
+        token = "a token of more than sixteen letters"
+        options = ("--encrypt", "always")
+        with Server(*options, gpus=2, environment={"TENDRIL_TOKEN": token}) as server:
+            self.passes(server, TENDRIL_TRANSPORT="tcp", TENDRIL_TOKEN=token)
 
     def test_shared_memory(self):
         self.passes(TENDRIL_TRANSPORT="shm")

@@ -23,8 +23,8 @@
 namespace tendril::transport {
 
 // "shaped": a unix socket with 100 us each way and 4 GB/s. "faulty": a channel that moves bytes in
-// shreds. "sealed": TCP with a new key after every third record. "sealed_faulty": the same in
-// shreds.
+// shreds. "sealed": TCP in records. "sealed_faulty": the same in shreds, with a new key after every
+// third record.
 inline constexpr const char* kTransports[] = {"unix",   "tcp",    "shm",    "loopback",
                                               "shaped", "faulty", "sealed", "sealed_faulty"};
 
@@ -86,8 +86,9 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
     if (strcmp(name, "loopback") == 0) return loopback_pair(there).take();
     if (strncmp(name, "sealed", 6) == 0) {
       std::unique_ptr<Channel> here = tcp_pair(there);
-      if (strcmp(name, "sealed") != 0) here = in_shreds(std::move(here));
-      return sealed_pair(std::move(here), there);
+      if (strcmp(name, "sealed") == 0)
+        return sealed_pair(std::move(here), there, 0, kRecordsPerKey);
+      return sealed_pair(in_shreds(std::move(here)), there);
     }
     std::unique_ptr<Channel> here = unix_pair(there).take();
     if (strcmp(name, "shaped") == 0) return shaped(std::move(here), {100, 4'000'000'000});

@@ -91,7 +91,6 @@ base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessag
   wire::TransportOffers offers;
   transport::Setting setting;
   setting.bulk_channels = static_cast<uint16_t>(message.assignment.bulk_channels);
-  setting.keys = session::Connection(base::Fd(), message.connection).keys();
   base::Result<session::Choice> choice =
       wire::decode(tail.data(), tail.size(), &offers)
           ? session::choose(offers, setting)
@@ -120,6 +119,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
   SessionParts parts;
   session::Choice choice;
   session::Connection command;
+  std::string key;
   std::map<uint32_t, session::Connection> bulk;
   for (;;) {
     auto received = receive(socket_);
@@ -134,6 +134,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         auto answered = answer_offers(message, received->tail);
         if (!answered.ok()) return answered.status();
         choice = answered.take();
+        key = session::Connection(base::Fd(), message.connection).keys();
         continue;
       }
       case wire::WorkerMessageKind::kCommand:
@@ -148,6 +149,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         if (!command.valid() || choice.halves.empty()) break;
         transport::Streams streams;
         streams.command = command.take_descriptor();
+        streams.key = std::move(key);
         for (auto& [number, each] : bulk) streams.bulk.push_back(each.take_descriptor());
         auto channels = session::open_choice(
             std::move(choice), static_cast<wire::StartOn>(message.reserved), std::move(streams));
