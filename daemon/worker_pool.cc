@@ -330,8 +330,8 @@ void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
   };
   events.learned = options_.learned;
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
-  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), post, slot,
-                                      std::move(events));
+  auto started =
+      WorkerProcess::start(loop_, options_.executable, arguments, post, slot, std::move(events));
   std::lock_guard<std::mutex> hold(mutex_);
   if (!started.ok()) {
     --slots_[slot];

@@ -270,7 +270,7 @@ must(cuda.cuStreamSynchronize(stream))
             "run", "-p", "0.1", "--", "env", server=self.server, LD_LIBRARY_PATH="/some/where"
         )[1]
         self.assertIn(f"LD_LIBRARY_PATH={harness.CLIENT.parent}:/some/where", out)
-        self.assertRegex(out, r"TENDRIL_LEASES=127\.0\.0\.1:\d+=\d+:[0-9a-f]{32}\n")
+        self.assertRegex(out, r"TENDRIL_LEASES=127\.0\.0\.1:\d+=\d+:[0-9a-f]{64}\n")
 
     def test_signals_reach_the_program(self):
         script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
