@@ -142,15 +142,11 @@ class Life(Folders):
     def test_revoking_ends_what_the_user_holds(self):
         server = self.serve("a")
         self.joined(server, "bob", "a", "bob")
-        run = start(
-            "run", "--", "sleep", "60", server=server, TENDRIL_IDENTITY=self.folder("bob")
-        )
+        run = start("run", "--", "sleep", "60", server=server, TENDRIL_IDENTITY=self.folder("bob"))
         self.addCleanup(harness.end, run)
 
         def leases():
-            _, out, _ = tendril(
-                "ls", "--json", server=server, TENDRIL_IDENTITY=self.folder("a")
-            )
+            _, out, _ = tendril("ls", "--json", server=server, TENDRIL_IDENTITY=self.folder("a"))
             return json.loads(out)["servers"][0]["leases"]
 
         eventually(leases, 20, "the lease")
@@ -208,6 +204,61 @@ class Life(Folders):
         # A handshake and an alert, and no answer to the list that was asked for.
         self.assertLess(len(answer), 4096)
         eventually(lambda: "its TLS is wrong" in server.log(), 5, "the line in the log")
+
+
+class Programs(Folders):
+    """A program attaches with a lease that its user's certificate got."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.serve("a", "--encrypt", "always")
+        self.joined(self.server, "bob", "a", "bob")
+        self.settings = {
+            "TENDRIL_IDENTITY": self.folder("bob"),
+            "TENDRIL_TRANSPORT": "tcp",
+            "TENDRIL_LOG": "info",
+        }
+
+    def run_alone(self, **settings):
+        done = subprocess.run(
+            [harness.PROGRAMS / "vector_add"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+            env=harness.clean_environment(
+                LD_LIBRARY_PATH=str(harness.CLIENT.parent),
+                TENDRIL_SERVERS=self.server.endpoint,
+                **settings,
+            ),
+        )
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def test_under_run(self):
+        status, out, err = tendril(
+            "run", "--", harness.PROGRAMS / "vector_add", server=self.server, **self.settings
+        )
+        self.assertEqual(status, 0, err)
+        self.assertIn("sealed(tcp)", err)
+
+    def test_without_launcher(self):
+        status, output = self.run_alone(**self.settings)
+        self.assertEqual(status, 0, output)
+        self.assertIn("sealed(tcp)", output)
+        eventually(
+            lambda: json.loads(tendril("ls", "--json", server=self.server, **self.settings)[1])[
+                "servers"
+            ][0]["leases"]
+            == [],
+            10,
+            "the end of the lease",
+        )
+
+    def test_a_program_of_a_stranger_gets_nothing(self):
+        self.settings["TENDRIL_IDENTITY"] = self.folder("nobody")
+        status, output = self.run_alone(**self.settings)
+        self.assertNotEqual(status, 0, output)
+        self.assertIn("tendril", output)
 
 
 class Secret(Folders):
