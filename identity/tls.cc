@@ -27,12 +27,13 @@ constexpr int kHandshakeFailure = 40, kIllegalParameter = 47;
 // A message of the plain protocol that refuses a hello.
 std::vector<uint8_t> refusal(const Status& why) {
   wire::ControlHeader header;
-  header.bytes = uint32_t(why.message().size());
+  const std::string& text = why.message();
+  header.bytes = uint32_t(text.size());
   header.kind = wire::kHelloKind;
   header.code = uint16_t(why.code());
-  std::vector<uint8_t> all(sizeof header);
+  std::vector<uint8_t> all(sizeof header + text.size());
   std::memcpy(all.data(), &header, sizeof header);
-  all.insert(all.end(), why.message().begin(), why.message().end());
+  std::memcpy(all.data() + sizeof header, text.data(), text.size());
   return all;
 }
 
