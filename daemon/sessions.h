@@ -217,6 +217,8 @@ class Sessions {
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
+  // How its data travels: "sealed(tcp)"; empty: it has not begun.
+  static std::string link_of(const Session& session);
   wire::SessionRecord record_of(const Session& session);
   wire::LeaseRecord record_of(const Lease& lease, const access::Principal* viewer);
   bool may_see(const access::Principal* viewer, const Session& session) const;

@@ -2,6 +2,8 @@
 // What is shown of leases and sessions. See sessions.h.
 #include <time.h>
 
+#include <set>
+
 #include "base/clock.h"
 #include "daemon/sessions.h"
 
@@ -69,6 +71,14 @@ bool Sessions::may_see(const access::Principal* viewer, const Session& session) 
          (lease != leases_.end() && access::may_see(*viewer, lease->second->owner.id));
 }
 
+std::string Sessions::link_of(const Session& session) {
+  if (!session.started || session.answers.answers.empty()) return {};
+  if (session.start_on == wire::StartOn::kFirst) return session.answers.answers.front().kind;
+  if (session.liveness.peer().unix_socket) return "unix";
+  const std::string& kind = session.answers.answers.back().kind;
+  return session.sealed ? "sealed(" + kind + ")" : kind;
+}
+
 wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principal* viewer) {
   wire::LeaseRecord record;
   record.lease_id = lease.id;
@@ -78,6 +88,13 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   record.age_s = age_s(lease.began_ns);
   record.terms = lease.terms;
   record.uses = arbiter_->use_of(lease.id);
+  std::set<std::string> links;
+  for (const auto& [tally, id] : lease.sessions) {
+    const auto session = sessions_.find(id);
+    if (session != sessions_.end()) links.insert(link_of(*session->second));
+  }
+  links.erase("");
+  for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
     record.memory_used_bytes.push_back(charged_bytes(*lease.accounting->get(), slice));
   return record;
@@ -88,6 +105,7 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
   record.session_id = session.id;
   record.lease_id = session.lease_id;
   record.client = session.client;
+  record.link = link_of(session);
   record.worker_pid = session.worker == nullptr ? 0 : static_cast<uint32_t>(session.worker->pid());
   record.age_s = age_s(session.began_ns);
   record.processor_ns = processor_ns(static_cast<pid_t>(record.worker_pid));

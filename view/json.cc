@@ -69,6 +69,7 @@ Json lease_json(const wire::LeaseRecord& lease) {
           {"priority", lease.terms.priority},
           {"slices", slices},
           {"processes", lease.processes},
+          {"links", lease.links},
           {"age_s", lease.age_s}};
 }
 
@@ -90,6 +91,7 @@ Json rates_json(const SessionRates& rates) {
           {"program", session.client.program},
           {"pid", session.client.pid},
           {"worker_pid", session.worker_pid},
+          {"link", session.link},
           {"age_s", session.age_s},
           {"slices", slices},
           {"gpu_share_delivered", rates.delivered ? Json(*rates.delivered) : Json(nullptr)},

@@ -90,14 +90,14 @@ std::string memory_of(const wire::LeaseRecord& lease) {
 
 std::string leases_text(const std::vector<ServerView>& views) {
   std::vector<Row> rows = {{"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL",
-                            "QUEUED", "TERMS", "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
+                            "QUEUED", "TERMS", "MEMORY USED / QUOTA", "PROCESSES", "DATA", "AGE"}};
   for (const ServerView& view : views) {
     for (const wire::LeaseRecord& lease : view.list.leases) {
       rows.push_back({std::to_string(lease.lease_id), view.server, who_text(lease.client),
                       safe(lease.client.program), slices_text(lease.slices, "GPU "),
                       joined(lease, delivered_text), joined(lease, waited_text),
                       terms_text(lease.terms), memory_of(lease), std::to_string(lease.processes),
-                      age_text(lease.age_s)});
+                      lease.links.empty() ? "-" : safe(lease.links), age_text(lease.age_s)});
     }
   }
   return rows.size() == 1 ? "" : aligned(rows);

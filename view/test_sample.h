@@ -39,6 +39,7 @@ inline wire::ListReply sample_list() {
   lease.memory_used_bytes = {5};
   lease.uses = {{true, 240'500, 1'500'000'000, 250'000'000, 6'000'000'000}};
   lease.processes = 2;
+  lease.links = "sealed(tcp), shm";
   lease.age_s = 7800;
   list.leases = {lease};
   wire::SessionRecord session;
@@ -46,6 +47,7 @@ inline wire::ListReply sample_list() {
   session.lease_id = 9;
   session.client = {"box", "root", "a \"quoted\" \xff program", 77, "ada", "certificate"};
   session.worker_pid = 4711;
+  session.link = "sealed(tcp)";
   session.memory_used_bytes = {5, 6};
   session.age_s = 61;
   session.calls = 5'000;

@@ -102,6 +102,7 @@ void visit(V& v, LeaseRecord& m) {
   v(6, m.age_s);
   v(7, m.terms);
   v(8, m.uses);
+  v.unless_empty(9, m.links);
 }
 
 template <typename V>
@@ -122,6 +123,7 @@ void visit(V& v, SessionRecord& m) {
   v(14, m.gpu_ns);
   v(15, m.processor_ns);
   v.unless_empty(16, m.waiting);
+  v.unless_empty(17, m.link);
 }
 
 template <typename V>

@@ -155,6 +155,8 @@ struct LeaseRecord {
   uint64_t age_s = 0;
   LeaseTerms terms;
   std::vector<SliceUse> uses;  // per slice
+  // How its sessions' data travels, each way once: "sealed(tcp), shm". Empty: nobody is attached.
+  std::string links;
 };
 
 // A session and its worker's counts of what it has done so far.
@@ -171,6 +173,7 @@ struct SessionRecord {
   uint64_t gpu_ns = 0;                   // GPU time in turns, over all slices
   uint64_t processor_ns = 0;             // of its worker
   bool waiting = false;                  // a reply is due now
+  std::string link;  // how its data travels: "tcp", "sealed(tcp)", "shm"; empty: not yet
 };
 
 // One API that a server's workers serve. A client with another digest has other layouts of the

@@ -241,18 +241,24 @@ class Programs(Folders):
         self.assertEqual(status, 0, err)
         self.assertIn("sealed(tcp)", err)
 
+    def leases(self):
+        done = tendril("ls", "--json", server=self.server, **self.settings)
+        return json.loads(done[1])["servers"][0]["leases"]
+
+    def test_lists_say_how_data_travels(self):
+        held = start(
+            "run", "--", harness.PROGRAMS / "hold", "60", server=self.server, **self.settings
+        )
+        self.addCleanup(harness.end, held)
+        eventually(
+            lambda: [lease["links"] for lease in self.leases()] == ["sealed(tcp)"], 20, "a session"
+        )
+
     def test_without_launcher(self):
         status, output = self.run_alone(**self.settings)
         self.assertEqual(status, 0, output)
         self.assertIn("sealed(tcp)", output)
-        eventually(
-            lambda: json.loads(tendril("ls", "--json", server=self.server, **self.settings)[1])[
-                "servers"
-            ][0]["leases"]
-            == [],
-            10,
-            "the end of the lease",
-        )
+        eventually(lambda: self.leases() == [], 10, "the end of the lease")
 
     def test_a_program_of_a_stranger_gets_nothing(self):
         self.settings["TENDRIL_IDENTITY"] = self.folder("nobody")
