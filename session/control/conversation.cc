@@ -71,7 +71,7 @@ void Conversation::advance(uint64_t now_ns) {
 bool Conversation::take_message(Message* message, uint64_t now_ns) {
   wire::ControlHeader header;
   const size_t marked = std::min(in_.size(), sizeof header.magic);
-  if (std::memcmp(in_.data(), &header.magic, marked) != 0) {
+  if (marked != 0 && std::memcmp(in_.data(), &header.magic, marked) != 0) {
     ending_ = true;  // a port scanner, or somebody else's protocol: no answer
     return false;
   }
