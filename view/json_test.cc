@@ -120,7 +120,7 @@ TEST(Json, Top) {
     0.75,"utilization_percent":7,"temperature_c":null,"power_mw":null}],"sessions":
     [{"session":12,"lease":9,"user":"ada","claimed_user":
     "root","host":"box","program":"a \"quoted\" � program",
-    "pid":77,"worker_pid":4711,"link":"sealed(tcp)","age_s":61,"slices":[{"gpu":0,"share":0.333333,
+    "pid":77,"worker_pid":4711,"link":"tcp","age_s":61,"slices":[{"gpu":0,"share":0.333333,
     "memory_bytes":37580963840,"memory_used_bytes":5},{"gpu":1,"share":1.0,"memory_bytes":
     150323855360,"memory_used_bytes":6}],"gpu_share_delivered":0.4,"calls_per_s":2000.0,
     "launches_per_s":0.0,"round_trips_per_s":0.0,"bytes_to_gpu_per_s":0.0,

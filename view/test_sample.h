@@ -47,7 +47,7 @@ inline wire::ListReply sample_list() {
   session.lease_id = 9;
   session.client = {"box", "root", "a \"quoted\" \xff program", 77, "ada", "certificate"};
   session.worker_pid = 4711;
-  session.link = "sealed(tcp)";
+  session.link = "tcp";
   session.memory_used_bytes = {5, 6};
   session.age_s = 61;
   session.calls = 5'000;
