@@ -126,11 +126,8 @@ TEST(Json, Top) {
     "launches_per_s":0.0,"round_trips_per_s":0.0,"bytes_to_gpu_per_s":0.0,
     "bytes_from_gpu_per_s":0.0,"waiting":0.0,"server_processors":0.0,"calls":5000,
     "launches":4000,"round_trips":30,"bytes_to_gpu":3000000,"bytes_from_gpu":0,
-    "server_processor_s":0.25,"waiting_s":1.5
-}]
-},{"server":"gone","error":
-    "nobody listens"}]
-})"));
+    "server_processor_s":0.25,"waiting_s":1.5}]},{"server":"gone","error":
+    "nobody listens"}]})"));
 }
 
 TEST(Json, Others) {
