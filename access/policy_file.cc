@@ -2,24 +2,17 @@
 // See policy_file.h.
 #include "access/policy_file.h"
 
-#define TOML_EXCEPTIONS 0
-// The reader's assertions fail for some wrong texts, which it refuses a moment later. With NDEBUG
-// it would tell the compiler that they hold.
-#undef NDEBUG
-#define TOML_ASSERT(condition) static_cast<void>(0)
-#define TOML_ENABLE_FORMATTERS 0
-#define TOML_ENABLE_WINDOWS_COMPAT 0
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <toml++/toml.h>
 #include <cmath>
 
 #include "base/fd.h"
 #include "base/text.h"
 #include "config/quantity.h"
+#include "config/toml.h"
 #include "wire/control.h"
 
 namespace tendril::access {
@@ -312,27 +305,8 @@ base::Result<Policy> Reader::read(const toml::table& file) {
 base::Result<Policy> parse_policy(const std::string& text, const std::string& path) {
   if (text.size() > kPolicyBytesMax)
     return Status(Code::kInvalid, path + ": a policy has at most 1 MiB");
-  // The reader of TOML does not bear every character beyond ASCII, and no name here has any.
-  uint32_t line = 1, column = 1;
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if (byte >= 0x80 || (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t')) {
-      return Status(
-          Code::kInvalid,
-          base::format("%s, line %u, column %u: a policy is plain ASCII text, comments too",
-                       path.c_str(), line, column));
-    }
-    column = byte == '\n' ? 1 : column + 1;
-    line += byte == '\n';
-  }
-  const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
-  if (parsed) return Reader(path).read(parsed.table());
-  const toml::source_position where = parsed.error().source().begin;
-  return Status(
-      Code::kInvalid,
-      base::format("%s, line %u, column %u: this is not TOML: %s", path.c_str(),
-                   static_cast<unsigned>(where.line), static_cast<unsigned>(where.column),
-                   base::printable(std::string(parsed.error().description()), 400).c_str()));
+  base::Result<toml::table> parsed = config::parse_toml(text, path);
+  return parsed.ok() ? Reader(path).read(*parsed) : parsed.status();
 }
 
 base::Result<Policy> read_policy(const std::string& path) {

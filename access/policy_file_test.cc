@@ -110,7 +110,7 @@ TEST(PolicyFile, ErrorsNameLineColumnAndWhatWasExpected) {
   EXPECT_NE(error_of("trusted_networks = [\"10.0.0.1/8\"]").find("line 1, column 21: "),
             std::string::npos);
   EXPECT_EQ(error_of("[limits]\n# \xef\xb8\xbf\n"),
-            "policy.toml, line 2, column 3: a policy is plain ASCII text, comments too");
+            "policy.toml, line 2, column 3: write plain ASCII text, in comments too");
   EXPECT_NE(error_of("[limits\n").find("policy.toml, line 1"), std::string::npos);
 }
 

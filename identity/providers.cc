@@ -2,14 +2,10 @@
 // See providers.h.
 #include "identity/providers.h"
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-#define TOML_ENABLE_WINDOWS_COMPAT 0
-#include <toml++/toml.h>
-
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/toml.h"
 #include "identity/fetch.h"
 #include "identity/files.h"
 
@@ -126,16 +122,11 @@ Result<KeySet> read_keys(const Provider& provider) {
 
 Result<std::vector<Provider>> parse_providers(const std::string& text, const std::string& path) {
   if (text.size() > kFileBytesMax) return Status(Code::kInvalid, path + " is too large");
-  const toml::parse_result file = toml::parse(text, path);
-  if (!file) {
-    const toml::source_position at = file.error().source().begin;
-    return Status(Code::kInvalid, base::format("%s, line %u, column %u: %s", path.c_str(),
-                                               unsigned(at.line), unsigned(at.column),
-                                               std::string(file.error().description()).c_str()));
-  }
+  Result<toml::table> file = config::parse_toml(text, path);
+  if (!file.ok()) return file.status();
   Reader reader(path);
   std::vector<Provider> providers;
-  for (const auto& [key, node] : file.table()) {
+  for (const auto& [key, node] : *file) {
     const toml::array* const list = node.as_array();
     if (key.str() != "provider" || list == nullptr || list->size() > kProvidersMax) {
       reader.fail(node, "only sections [[provider]] may be here, 32 at most");
