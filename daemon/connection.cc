@@ -100,11 +100,12 @@ void ConnectionHandler::attach_secret_unknown(wire::AttachKey key) {
 base::Status ConnectionHandler::must_wait(uint64_t now_ns) const {
   const uint64_t wait_ns = context_->guesses->wait_ns(peer_.address, now_ns);
   if (wait_ns == 0) return base::Status();
+  const uint64_t wait_s = wait_ns / 1'000'000'000u + 1;
   return base::Status(
       base::Code::kRefused,
       base::format(
           "too many wrong tokens or secrets came from %s; the next one is looked at in %llu s",
-          peer_.address.c_str(), static_cast<unsigned long long>(wait_ns / 1'000'000'000u + 1)));
+          peer_.address.c_str(), static_cast<unsigned long long>(wait_s)));
 }
 
 session::Admission ConnectionHandler::admit(const wire::Hello& hello, const session::Peer& peer) {

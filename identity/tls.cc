@@ -63,7 +63,7 @@ Certificate shared(X509* certificate) {
 
 class ServerSeal final : public TlsSeal {
  public:
-  ServerSeal(std::shared_ptr<TlsServer> server, std::shared_ptr<SSL_CTX> context,
+  ServerSeal(std::shared_ptr<TlsServer> server, const std::shared_ptr<SSL_CTX>& context,
              Certificate authority, std::function<void()> wrong_secret)
       : TlsSeal(context.get(), End::kServer),
         server_(std::move(server)),

@@ -91,10 +91,11 @@ uint64_t Guesses::wait_ns(const std::string& address, uint64_t now_ns) {
 base::Status Guesses::check(const std::string& address, uint64_t now_ns) {
   const uint64_t wait = wait_ns(address, now_ns);
   if (wait == 0) return base::Status();
+  const uint64_t wait_s = wait / 1'000'000'000u + 1;
   return base::Status(
       base::Code::kRefused,
       base::format("too many wrong tokens came from %s; the next one is looked at in %llu s",
-                   address.c_str(), static_cast<unsigned long long>(wait / 1'000'000'000u + 1)));
+                   address.c_str(), static_cast<unsigned long long>(wait_s)));
 }
 
 void Guesses::wrong(const std::string& address, uint64_t now_ns) {
