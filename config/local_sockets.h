@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a server's unix sockets for its own host are. The daemon makes them there and the command
-// line looks for them there. Pure but for the environment.
+// line looks for them there. They depend on the environment alone.
 #pragma once
 
 #include <cstdint>

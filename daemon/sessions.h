@@ -213,6 +213,9 @@ class Sessions {
   // Gives the session to its worker, with the client's offers.
   base::Status assign(const Session& session, const wire::TransportOffers& offers,
                       const wire::ConnectionRecord& connection);
+  // Gives a connection to the session's worker. False: it could not, and the session ends.
+  bool hand_over(const std::shared_ptr<Session>& session, wire::WorkerMessageKind kind,
+                 uint16_t channel, const session::Connection& connection);
   void worker_answered(uint64_t session_id, const wire::TransportAnswers& answers, base::Fd fd);
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);

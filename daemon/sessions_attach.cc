@@ -308,20 +308,24 @@ void Sessions::worker_answered(uint64_t session_id, const wire::TransportAnswers
   answered_.notify_all();
 }
 
-void Sessions::attached(uint64_t session_id, session::Connection connection) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  const std::shared_ptr<Session> session = find_session(session_id);
-  if (session == nullptr || session->ending) return;
+bool Sessions::hand_over(const std::shared_ptr<Session>& session, wire::WorkerMessageKind kind,
+                         uint16_t channel, const session::Connection& connection) {
   wire::WorkerMessage message = {};
-  message.kind = wire::WorkerMessageKind::kCommand;
+  message.kind = kind;
+  message.reserved = channel;
   message.connection = connection.record();
   forget_key(&message.connection);  // the worker has had it
   const int fd = connection.descriptor();
   const Status sent = session->worker->send(message, &fd, 1);
-  if (!sent.ok()) {
-    end_session(session, sent.message().c_str());
-    return;
-  }
+  if (!sent.ok()) end_session(session, sent.message().c_str());
+  return sent.ok();
+}
+
+void Sessions::attached(uint64_t session_id, session::Connection connection) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->ending) return;
+  if (!hand_over(session, wire::WorkerMessageKind::kCommand, 0, connection)) return;
   ++counters_.sessions_begun;
   session->attached = true;
   session->liveness = std::move(connection);
@@ -367,17 +371,7 @@ void Sessions::joined(const wire::JoinRequest& request, session::Connection conn
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return;
-  wire::WorkerMessage message = {};
-  message.kind = wire::WorkerMessageKind::kChannel;
-  message.reserved = request.channel;
-  message.connection = connection.record();
-  forget_key(&message.connection);  // the worker has had it
-  const int fd = connection.descriptor();
-  const Status sent = session->worker->send(message, &fd, 1);
-  if (!sent.ok()) {
-    end_session(session, sent.message().c_str());
-    return;
-  }
+  if (!hand_over(session, wire::WorkerMessageKind::kChannel, request.channel, connection)) return;
   ++session->channels_here;
   start_if_complete(session.get());
 }

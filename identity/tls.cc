@@ -9,6 +9,7 @@
 #include "identity/secrets.h"
 #include "identity/tls_seal.h"
 #include "session/control/attach.h"
+#include "session/control/control_io.h"
 #include "wire/control.h"
 
 namespace tendril::identity {
@@ -26,15 +27,7 @@ constexpr int kHandshakeFailure = 40, kIllegalParameter = 47;
 
 // A message of the plain protocol that refuses a hello.
 std::vector<uint8_t> refusal(const Status& why) {
-  wire::ControlHeader header;
-  const std::string& text = why.message();
-  header.bytes = uint32_t(text.size());
-  header.kind = wire::kHelloKind;
-  header.code = uint16_t(why.code());
-  std::vector<uint8_t> all(sizeof header + text.size());
-  std::memcpy(all.data(), &header, sizeof header);
-  std::memcpy(all.data() + sizeof header, text.data(), text.size());
-  return all;
+  return session::pack(wire::kHelloKind, why.code(), why.message().data(), why.message().size());
 }
 
 Status use_own(SSL_CTX* context, const OwnIdentity& own) {

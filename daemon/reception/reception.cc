@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kStop = 0, kWake = 1, kFirstListener = 2, kFirstWatched = 1000,
                    kFirstConnection = 2000;
 constexpr size_t kBufferBytes = 64u << 10;
-// An honest client may be at the end of the queue of those who are to be accepted.
+// An honest client may be the last in the queue of connections to accept.
 constexpr int kAcceptsAtOnce = 256;
 constexpr int kEventsAtOnce = 256;
 constexpr int kTickMs = 250;

@@ -26,9 +26,9 @@ namespace tendril::daemon {
 
 struct ReceptionOptions {
   std::string host;                   // for messages
-  uint32_t connections_max = 4096;    // of those who may ask
+  uint32_t connections_max = 4096;    // peers that have proven something
   uint32_t administrators_kept = 64;  // places beyond these, for administrators
-  // Of those who have proven nothing. In the handshake of TLS each has 40 KB.
+  // Peers that have proven nothing. 10,000 of them inside the handshake of TLS took 159 MB.
   uint32_t strangers_max = 3072;
   uint32_t strangers_of_address = 1024;  // of these, from one address
   uint32_t attaches_at_once = 8;

@@ -27,7 +27,7 @@ class RequestPool {
   void submit(uint64_t number, Task task);
   // Forgets a task that has not begun. False: it has.
   bool withdraw(uint64_t number);
-  // The numbers of those that have not begun, the next one first.
+  // The numbers of the tasks that have not begun, the next one first.
   std::vector<uint64_t> waiting();
   // Drops what has not begun and waits for the rest. False: something still runs.
   bool stop(int timeout_ms);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control messages over a connection, with deadlines. Private to session/. Both halves of attaching
-// use it.
+// Control messages over a connection, with deadlines. Both halves of attaching use it, and who
+// speaks the control protocol without them: identity/, `tendril lease hold`, the client's lessor.
 #pragma once
 
 #include <cstdint>
