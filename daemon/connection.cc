@@ -91,7 +91,7 @@ void ConnectionHandler::attach_secret_unknown(wire::AttachKey key) {
   uint64_t before = 0;
   if (context_->repeats->due(std::string(what) + " unknown " + peer_.address, now_ns, &before)) {
     log(Level::kWarning, "%s was refused: it does not know the %s that it attaches with%s",
-        peer_.text.c_str(), what, Repeats::text(before).c_str());
+        peer_.text.c_str(), what, reception::Repeats::text(before).c_str());
     context_->guard->record_stranger(
         who_, {false, "handshake", std::string("it does not know the ") + what}, now_ns);
   }
@@ -141,7 +141,7 @@ base::Status ConnectionHandler::refuse_stranger(const wire::Hello& hello, const 
   uint64_t before = 0;
   if (context_->repeats->due(std::string(what) + " " + peer.address, now_ns, &before)) {
     log(Level::kWarning, "%s was refused: its token is %s%s", peer.text.c_str(), what,
-        Repeats::text(before).c_str());
+        reception::Repeats::text(before).c_str());
     context_->guard->record_stranger(who_, {false, "token", std::string("its token is ") + what},
                                      now_ns);
   }
@@ -297,7 +297,8 @@ base::Result<base::Fd> ConnectionHandler::fetch(const wire::JoinRequest& request
 
 base::Result<std::vector<uint8_t>> ConnectionHandler::other(const session::Message& request,
                                                             const session::Facts& facts) {
-  if (!Doors::answers(request.kind)) return session::ControlHandler::other(request, facts);
+  if (!reception::Doors::answers(request.kind))
+    return session::ControlHandler::other(request, facts);
   base::Result<std::vector<uint8_t>> answer = context_->doors->answer(request, facts);
   if (wire::Request(request.kind) == wire::Request::kDenied) return answer;  // every few seconds
   const access::Decision decision{answer.ok(), "invitation", answer.status().message()};

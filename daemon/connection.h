@@ -8,10 +8,10 @@
 #include <string>
 
 #include "access/guard.h"
-#include "daemon/doors.h"
-#include "daemon/reception/sealing.h"
-#include "daemon/reception/strangers.h"
+#include "daemon/sealing.h"
 #include "daemon/sessions.h"
+#include "reception/doors.h"
+#include "reception/strangers.h"
 #include "session/control/serve.h"
 
 namespace tendril::daemon {
@@ -27,9 +27,9 @@ struct ConnectionContext {
   // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
-  const Doors* doors = nullptr;
-  Guesses* guesses = nullptr;
-  Repeats* repeats = nullptr;
+  const reception::Doors* doors = nullptr;
+  reception::Guesses* guesses = nullptr;
+  reception::Repeats* repeats = nullptr;
 };
 
 class ConnectionHandler : public session::ControlHandler {

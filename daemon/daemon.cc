@@ -26,14 +26,14 @@
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
 #include "daemon/containment/pageable.h"
-#include "daemon/doors.h"
-#include "daemon/host/local_files.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
 #include "daemon/probe.h"
-#include "daemon/reception/reception.h"
 #include "daemon/sessions.h"
 #include "http/server.h"
+#include "reception/doors.h"
+#include "reception/local_files.h"
+#include "reception/reception.h"
 #include "transport/tcp/listener.h"
 #include "view/metrics.h"
 
@@ -118,7 +118,7 @@ class DaemonImpl : public Daemon {
   DaemonOptions options_;
   std::unique_ptr<access::Guard> guard_;
   std::vector<transport::Listener> listeners_;
-  std::unique_ptr<Doors> doors_;
+  std::unique_ptr<reception::Doors> doors_;
   std::string socket_folder_;  // made by this process; removed at the end
   uint16_t port_ = 0;
   std::string host_;
@@ -133,9 +133,9 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
-  Guesses guesses_;
-  Repeats repeats_;
-  std::unique_ptr<Reception> reception_;
+  reception::Guesses guesses_;
+  reception::Repeats repeats_;
+  std::unique_ptr<reception::Reception> reception_;
   bool stopped_ = false;
 };
 
@@ -174,7 +174,7 @@ Status DaemonImpl::open_unix(const std::string& path, uint32_t mode) {
 
 // One socket for users of this host, whom the kernel names, and one for administrators.
 void DaemonImpl::open_local_sockets() {
-  const auto folder = make_socket_folder(options_.sockets, port_);
+  const auto folder = reception::make_socket_folder(options_.sockets, port_);
   Status status = folder.status();
   if (folder.ok() && folder.value().empty()) return;
   if (status.ok()) {
@@ -200,7 +200,7 @@ Status DaemonImpl::make_guard() {
   const bool automatic = options_.audit_file == "auto";
   if (automatic) {
     if (!options_.listen.empty() || options.identities || (token.ok() && !token.value().empty()))
-      options.audit_file = default_audit_file();
+      options.audit_file = reception::default_audit_file();
   } else if (options_.audit_file != "off") {
     options.audit_file = options_.audit_file;
   }
@@ -233,7 +233,7 @@ Status DaemonImpl::reload() {
 Status DaemonImpl::open_doors() {
   auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
   if (!token.ok()) return token.status();
-  DoorsOptions options;
+  reception::DoorsOptions options;
   options.token = token.take();
   options.guesses = &guesses_;
   options.wrong_secret = [this](const session::Peer& peer) {
@@ -249,7 +249,7 @@ Status DaemonImpl::open_doors() {
   options.providers_file = options_.providers_file;
   options.address = options.others_may_come ? host_ : "127.0.0.1";
   if (port_ != wire::kDefaultPort) options.address += ":" + std::to_string(port_);
-  auto doors = Doors::open(options);
+  auto doors = reception::Doors::open(options);
   if (!doors.ok()) return doors.status();
   doors_ = doors.take();
   context_.doors = doors_.get();
@@ -486,7 +486,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
 }
 
 Status DaemonImpl::open_reception() {
-  ReceptionOptions options;
+  reception::ReceptionOptions options;
   options.host = host_;
   options.seal = [this](const session::Peer& peer) { return doors_->seal(peer); };
   options.connections_max = options_.connections_max;
@@ -503,9 +503,9 @@ Status DaemonImpl::open_reception() {
     return std::make_shared<ConnectionHandler>(&context_, peer);
   };
   options.repeats = &repeats_;
-  auto reception = Reception::create(&listeners_, std::move(options));
-  if (!reception.ok()) return reception.status();
-  reception_ = reception.take();
+  auto made = reception::Reception::create(&listeners_, std::move(options));
+  if (!made.ok()) return made.status();
+  reception_ = made.take();
   return Status();
 }
 

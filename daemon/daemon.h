@@ -26,12 +26,12 @@ struct DaemonOptions {
   std::string port_file;               // the port is written here once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
-  // Identities (daemon/doors.h): their folder, the name of a new pool, the file of providers.
+  // Identities (reception/doors.h): their folder, the name of a new pool, the file of providers.
   std::string identity_folder, pool, providers_file;
   std::string policy_file;          // empty: no policy
   std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
-  std::string encrypt;  // "always", "untrusted" (or empty) or "never" (reception/sealing.h)
+  std::string encrypt;  // "always", "untrusted" (or empty) or "never" (daemon/sealing.h)
   std::vector<std::string> trusted_networks;
   lease::SharingOptions sharing;
   std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's half of a control connection, apart from sockets and threads: what answers requests
 // (ControlHandler), how one request is performed, and a loop for servers of one connection each
-// (the tests'). tendrild has a loop for all its connections (daemon/reception).
+// (the tests'). tendrild has a loop for all its connections (reception/).
 #pragma once
 
 #include <cstdint>

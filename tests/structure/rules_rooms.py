@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "view": {"base", "wire", "config"},
     "access": {"base", "wire", "config"},
     "identity": {"base", "wire", "config", "session"},
+    "reception": {"base", "wire", "config", "transport", "session", "access", "identity"},
     "daemon": {
         "base",
         "wire",
@@ -38,6 +39,7 @@ MAY_INCLUDE = {
         "view",
         "access",
         "identity",
+        "reception",
     },
     "pool": {"base", "lease"},
     "cli": {
@@ -47,6 +49,7 @@ MAY_INCLUDE = {
         "lease",
         "transport",
         "session",
+        "reception",
         "daemon",
         "view",
         "pool",
@@ -62,6 +65,7 @@ ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
 # ABI, however indirectly.
 NO_CUDA = (
     "daemon",
+    "reception",
     "http",
     "view",
     "pool",
@@ -84,7 +88,7 @@ IN_CLIENT = ("base", "wire", "config", "lease", "transport", "session", "client"
 PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
-OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity")
+OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

@@ -19,6 +19,8 @@ ROOMS = (
     "gpu",
     "softgpu",
     "access",
+    "identity",
+    "reception",
     "daemon",
     "pool",
     "cli",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See request_pool.h.
-#include "daemon/reception/request_pool.h"
+#include "reception/request_pool.h"
 
 #include <pthread.h>
 
@@ -8,9 +8,9 @@
 #include <chrono>
 #include <system_error>
 
-#include "daemon/log.h"
+#include "reception/log.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 void RequestPool::submit(uint64_t number, Task task) {
   std::lock_guard<std::mutex> hold(mutex_);
@@ -82,4 +82,4 @@ RequestPool::~RequestPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See local_files.h.
-#include "daemon/host/local_files.h"
+#include "reception/local_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "config/local_sockets.h"
 #include "config/text.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 namespace {
 
 using base::Code;
@@ -105,4 +105,4 @@ std::string default_audit_file() {
   return folder + "/audit.log";
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -17,12 +17,12 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "daemon/reception/request_pool.h"
-#include "daemon/reception/strangers.h"
+#include "reception/request_pool.h"
+#include "reception/strangers.h"
 #include "session/control/conversation.h"
 #include "transport/tcp/listener.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 struct ReceptionOptions {
   std::string host;                   // for messages
@@ -104,4 +104,4 @@ class Reception {
   RequestPool quick_, lists_, leases_, attaches_;
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

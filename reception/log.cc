@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See log.h.
-#include "daemon/log.h"
+#include "reception/log.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace tendril::daemon {
+namespace tendril::reception {
 namespace {
 
 std::atomic<int> g_level{static_cast<int>(Level::kInfo)};
@@ -43,4 +43,4 @@ void log(Level level, const char* format, ...) {
   (void)ignored;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bounds on strangers, on invented time.
-#include "daemon/reception/strangers.h"
+#include "reception/strangers.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-namespace tendril::daemon {
+namespace tendril::reception {
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
@@ -106,4 +106,4 @@ TEST(Repeats, AMillionAddressesTakeBoundedMemory) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

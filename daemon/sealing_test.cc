@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rule of sealing, over all its cases.
-#include "daemon/reception/sealing.h"
+#include "daemon/sealing.h"
 
 #include <gtest/gtest.h>
 

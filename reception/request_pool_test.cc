@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Order, bounds and the end of a pool of requests.
-#include "daemon/reception/request_pool.h"
+#include "reception/request_pool.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 
-namespace tendril::daemon {
+namespace tendril::reception {
 namespace {
 
 class Gate {
@@ -97,4 +97,4 @@ TEST(RequestPool, ATaskMayHoldWhatAsksThePoolAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See reception.h.
-#include "daemon/reception/reception.h"
+#include "reception/reception.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "daemon/log.h"
+#include "reception/log.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 using base::Code;
 using base::Status;
@@ -511,4 +511,4 @@ void Reception::tell_news(uint64_t now_ns) {
   for (Entry* const entry : told) advance(entry);
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

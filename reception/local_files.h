@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 // Makes the folder for the unix sockets of the server with this port, and removes those of servers
 // that are gone. `asked`: "auto", "off" or a folder. Empty: there is none. Only this user can write
@@ -18,4 +18,4 @@ base::Result<std::string> make_socket_folder(const std::string& asked, uint16_t 
 // Where the audit log is unless a file was named. Makes the folder. Empty: nowhere.
 std::string default_audit_file();
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

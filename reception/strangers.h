@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 // The connections of strangers. When there are too many, the oldest one of the address that has
 // most must go: an honest client says hello at once and is a stranger for a moment only. Loop's
@@ -86,4 +86,4 @@ class Repeats {
   std::map<std::string, Record> records_;  // guarded by mutex_
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "daemon/reception/strangers.h"
+#include "reception/strangers.h"
 #include "session/control/serve.h"
 
 namespace tendril::identity {
@@ -20,7 +20,7 @@ class Service;
 class TlsServer;
 }  // namespace tendril::identity
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 struct DoorsOptions {
   std::string token;  // not empty: one secret
@@ -57,4 +57,4 @@ class Doors {
   std::shared_ptr<identity::TlsServer> tls_;  // guarded by mutex_; null: open
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

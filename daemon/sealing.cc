@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See sealing.h.
-#include "daemon/reception/sealing.h"
+#include "daemon/sealing.h"
 
 namespace tendril::daemon {
 

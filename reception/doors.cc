@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // See doors.h.
-#include "daemon/doors.h"
+#include "reception/doors.h"
 
 #include "base/clock.h"
-#include "daemon/log.h"
 #include "identity/files.h"
 #include "identity/service.h"
+#include "reception/log.h"
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 using base::Code;
 using base::Result;
@@ -116,4 +116,4 @@ void Doors::greet() const {
   log(Level::kInfo, "    tendril run --server %s -- PROGRAM", options_.address.c_str());
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // See strangers.h.
-#include "daemon/reception/strangers.h"
+#include "reception/strangers.h"
 
 #include "base/text.h"
 
 #include <algorithm>
 
-namespace tendril::daemon {
+namespace tendril::reception {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -130,4 +130,4 @@ std::string Repeats::text(uint64_t before) {
   return before == 0 ? "" : " (" + std::to_string(before) + " more before)";
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace tendril::daemon {
+namespace tendril::reception {
 
 class RequestPool {
  public:
@@ -45,4 +45,4 @@ class RequestPool {
   bool stopping_ = false;                        // guarded by mutex_
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::reception
