@@ -13,7 +13,7 @@ namespace tendril::pool {
 
 inline constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-struct Account {
+struct QueueAccount {
   std::string name;
   uint64_t quota = 0;          // its own, though others may use what it lends
   uint64_t limit = kNoLimit;   // never more than this
@@ -21,7 +21,7 @@ struct Account {
   double weight = 1;           // of its decayed usage, against other accounts
 };
 
-struct UserClass {
+struct QueueClass {
   std::string name;
   int32_t priority = 0;  // the larger goes first
   uint64_t most_per_user = kNoLimit;
@@ -30,8 +30,8 @@ struct UserClass {
 };
 
 struct QueuePolicy {
-  std::vector<Account> accounts;
-  std::vector<UserClass> classes;
+  std::vector<QueueAccount> accounts;
+  std::vector<QueueClass> classes;
   uint64_t usage_half_life_s = 7 * 86'400;
   uint64_t reclaim_grace_s = 120;
   // a request that waits longer goes before all others, oldest first

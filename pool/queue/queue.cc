@@ -131,7 +131,7 @@ bool Queue::inside_quota(const Use& use, const QueuedRequest& request) const {
 }
 
 std::optional<WaitReason> Queue::lacks(const Use& use, const QueuedRequest& request) const {
-  const Account& account = policy_.accounts[request.account];
+  const QueueAccount& account = policy_.accounts[request.account];
   const uint64_t wanted = use.by_account[request.account] + request.share_millionths;
   if (wanted > account.limit) return WaitReason::kLimit;
   const auto user = use.by_user.find({request.user_class, request.user});
@@ -153,7 +153,7 @@ std::optional<WaitReason> Queue::lacks(const Use& use, const QueuedRequest& requ
 void Queue::sort(uint64_t now_s) {
   const auto key = [&](const Entry& entry) {
     const QueuedRequest& request = entry.request;
-    const Account& account = policy_.accounts[request.account];
+    const QueueAccount& account = policy_.accounts[request.account];
     const bool late = overdue(entry, now_s);
     const double used = usage_[request.account].gpu_seconds() / std::max(account.weight, 1e-9);
     return std::tuple(
@@ -182,7 +182,7 @@ std::vector<uint64_t> Queue::reclaim_for(const QueuedRequest& request, uint64_t 
   std::vector<Entry*> candidates;
   Use use = use_;
   for (auto& [id, entry] : running_) {
-    const UserClass& of = policy_.classes[entry.request.user_class];
+    const QueueClass& of = policy_.classes[entry.request.user_class];
     if (entry.reclaimed)
       use.remove(entry.request);  // it ends soon
     else if (of.reclaimable && now_s >= entry.started_s + of.reclaim_exempt_s)

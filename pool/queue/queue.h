@@ -58,7 +58,7 @@ class Queue {
         usage_(policy_.accounts.size()),
         floor_(policy_.accounts.size()) {
     for (size_t i = 0; i < floor_.size(); ++i) {
-      const Account& account = policy_.accounts[i];
+      const QueueAccount& account = policy_.accounts[i];
       floor_[i] = account.quota > account.lending_limit ? account.quota - account.lending_limit : 0;
     }
   }

@@ -105,7 +105,7 @@ TEST(Queue, StartsOthersBeforeTheHeadOnlyIfTheyDoNotDelayIt) {
 
 TEST(Queue, PutsTheAccountThatUsedLessFirst) {
   QueuePolicy policy = small_policy();
-  for (Account& account : policy.accounts) account.quota = account.lending_limit = 0;
+  for (QueueAccount& account : policy.accounts) account.quota = account.lending_limit = 0;
   Queue queue(policy, kGpu);
   ASSERT_TRUE(queue.submit(request(1, 0, 1), 0));
   ASSERT_EQ(queue.plan(0).starts.size(), 1U);
@@ -235,12 +235,12 @@ class Simulation {
   void start(uint64_t id, const QueuePlan& plan) {
     ASSERT_TRUE(waiting_.count(id)) << "started twice, or never asked for";
     const QueuedRequest request = waiting_[id];
-    const Account account = policy().accounts[request.account];
+    const QueueAccount account = policy().accounts[request.account];
     // Over quota: what others never lend stays free.
     if (use(request.account) + request.share_millionths > account.quota) {
       uint64_t taken = use(request.account) + request.share_millionths;
       for (uint32_t other = 0; other < 4; ++other) {
-        const Account of = policy().accounts[other];
+        const QueueAccount of = policy().accounts[other];
         if (other != request.account)
           taken += std::max(use(other), of.quota - std::min(of.quota, of.lending_limit));
       }
@@ -267,7 +267,7 @@ class Simulation {
     ASSERT_TRUE(leases_.count(id));
     Lease& lease = leases_[id];
     EXPECT_FALSE(lease.reclaimed);
-    const UserClass of = policy().classes[lease.request.user_class];
+    const QueueClass of = policy().classes[lease.request.user_class];
     EXPECT_TRUE(of.reclaimable);
     EXPECT_GE(now_s_, lease.started_s + of.reclaim_exempt_s);
     uint64_t staying = 0;

@@ -41,7 +41,7 @@ MAY_INCLUDE = {
         "identity",
         "reception",
     },
-    "pool": {"base", "lease"},
+    "pool": {"base", "wire", "config", "lease"},
     "cli": {
         "base",
         "wire",
