@@ -149,6 +149,45 @@ std::string format_fraction(uint32_t millionths) {
   return out;
 }
 
+base::Result<uint64_t> parse_duration(const std::string& text) {
+  constexpr uint64_t kSecondsMax = uint64_t{10'000} * 86'400;
+  static const char kLetters[] = "smhd";
+  static const uint64_t kSeconds[] = {1, 60, 3600, 86'400};
+  const char* at = text.c_str();
+  skip_blanks(&at);
+  const char* const digits = at;
+  uint64_t number = 0;
+  while (is_digit(*at) && number <= kSecondsMax)
+    number = number * 10 + static_cast<uint64_t>(*at++ - '0');
+  const bool any = at != digits;
+  skip_blanks(&at);
+  uint64_t unit = 1;
+  if (const char* const letter = *at == 0 ? nullptr : std::strchr(kLetters, *at)) {
+    unit = kSeconds[letter - kLetters];
+    ++at;
+    skip_blanks(&at);
+  }
+  if (!any || *at != 0 || number > kSecondsMax / unit) {
+    return Status(Code::kInvalid, "'" + text +
+                                      "' is not a length of time; write 90s, 30m, 8h or 7d (at "
+                                      "most 10000d)");
+  }
+  return number * unit;
+}
+
+std::string format_duration(uint64_t seconds) {
+  const std::string days = std::to_string(seconds / 86'400) + " d";
+  const uint64_t hours = seconds / 3600 % 24, minutes = seconds / 60 % 60;
+  if (seconds >= 86'400) return hours != 0 ? days + " " + std::to_string(hours) + " h" : days;
+  if (seconds >= 3600) {
+    const std::string text = std::to_string(hours) + " h";
+    if (minutes == 0) return text;
+    return text + (minutes < 10 ? " 0" : " ") + std::to_string(minutes) + " min";
+  }
+  if (seconds >= 120) return std::to_string(minutes) + " min";
+  return std::to_string(seconds) + " s";
+}
+
 std::string format_slice(uint32_t share_millionths, uint64_t memory_bytes) {
   std::string text;
   if (share_millionths != 0) text = format_fraction(share_millionths) + " GPU";

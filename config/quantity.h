@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Amounts as people write them: fractions of a GPU and sizes of memory. The command line, the
-// daemon's options and the client libraries' variables share this reader, so that a text means the
-// same everywhere. Pure functions.
+// Amounts as people write them: fractions of a GPU, sizes of memory, lengths of time. The command
+// line, the daemon's options, policy files and the client libraries' variables share this reader,
+// so that a text means the same everywhere. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,10 @@ std::string format_size_exactly(uint64_t bytes);  // for parse_size: "10G", "153
 // "0.25 GPU", "0.25 GPU with 10.0 GiB", "10.0 GiB". 0: not said.
 std::string format_slice(uint32_t share_millionths, uint64_t memory_bytes);
 std::string format_fraction(uint32_t millionths);  // "0.35", "1.00", "0.333333"
+
+// "90s", "30m", "8h", "7d": in seconds; a number without a unit counts seconds. At most 10,000
+// days.
+base::Result<uint64_t> parse_duration(const std::string& text);
+std::string format_duration(uint64_t seconds);  // for people: "45 s", "23 min", "2 h 05 min", "3 d"
 
 }  // namespace tendril::config

@@ -101,5 +101,30 @@ TEST(Quantity, WhatIsWrittenExactlyReadsTheSame) {
   }
 }
 
+TEST(Quantity, Durations) {
+  EXPECT_EQ(parse_duration("90").value(), 90u);
+  EXPECT_EQ(parse_duration("0").value(), 0u);
+  EXPECT_EQ(parse_duration("90s").value(), 90u);
+  EXPECT_EQ(parse_duration(" 30 m ").value(), 1800u);
+  EXPECT_EQ(parse_duration("8h").value(), 28'800u);
+  EXPECT_EQ(parse_duration("10000d").value(), 864'000'000u);
+  for (const char* const bad :
+       {"", "m", "-1s", "1.5h", "3w", "10001d", "1h30m", "99999999999999"}) {
+    const auto refused = parse_duration(bad);
+    EXPECT_FALSE(refused.ok()) << bad;
+    EXPECT_NE(refused.status().message().find("8h"), std::string::npos) << bad;
+  }
+}
+
+TEST(Quantity, DurationsForPeople) {
+  EXPECT_EQ(format_duration(45), "45 s");
+  EXPECT_EQ(format_duration(119), "119 s");
+  EXPECT_EQ(format_duration(1400), "23 min");
+  EXPECT_EQ(format_duration(7500), "2 h 05 min");
+  EXPECT_EQ(format_duration(7200), "2 h");
+  EXPECT_EQ(format_duration(3 * 86'400), "3 d");
+  EXPECT_EQ(format_duration(3 * 86'400 + 7200), "3 d 2 h");
+}
+
 }  // namespace
 }  // namespace tendril::config
