@@ -120,8 +120,13 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   if (placement.possible < request.count) return placement.nearest;
   if (placement.room < request.count)
     return Status(Code::kRefused, refusal(request, placement.room));
+  take(lease_id, placement.chosen);
+  return std::move(placement.chosen);
+}
+
+void LeaseBook::take(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices) {
   std::vector<Held>& held = leases_[lease_id];
-  for (const wire::SliceGrant& slice : placement.chosen) {
+  for (const wire::SliceGrant& slice : slices) {
     GpuRoom& room = rooms_[slice.gpu_index];
     held.push_back({slice, processors_for(slice)});
     packed_processors_[slice.gpu_index] += held.back().packed_processors;
@@ -129,7 +134,55 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
     room.memory_promised_bytes += slice.memory_bytes;
     room.packed = slice.packed;
   }
-  return std::move(placement.chosen);
+}
+
+base::Result<wire::SliceGrant> LeaseBook::check_one(const wire::SliceGrant& wanted) const {
+  const std::string gpu = "GPU " + std::to_string(wanted.gpu_index) + " of host " + host_;
+  if (wanted.gpu_index >= gpus_.size()) {
+    return Status(Code::kInvalid,
+                  gpu + " does not exist; the server lends " + std::to_string(gpus_.size()));
+  }
+  wire::SliceSpec spec;
+  spec.share_millionths = wanted.share_millionths;
+  spec.memory_bytes = wanted.memory_bytes;
+  spec.packed = wanted.packed;
+  if (spec.share_millionths > kWholeGpu || (spec.share_millionths == 0 && spec.memory_bytes == 0))
+    return Status(Code::kInvalid, "a slice of " + gpu + " needs memory, or a share of at most 1");
+  const GpuRoom& room = rooms_[wanted.gpu_index];
+  auto slice = slice_on(room, spec, host_);
+  if (!slice.ok()) return Status(Code::kInvalid, slice.status().message());
+  if (fits(room, *slice)) return slice;
+  return Status(Code::kRefused,
+                gpu + " has no room for " + describe(spec) + " now: it has " +
+                    format_fraction(kWholeGpu - room.share_promised_millionths) + " of 1.00 and " +
+                    format_size(room.memory_usable_bytes - room.memory_promised_bytes) + " of " +
+                    format_size(room.memory_usable_bytes) + " free" +
+                    (room.share_promised_millionths == 0 || room.packed == wanted.packed ? ""
+                     : room.packed ? " for packed slices only"
+                                   : " for slices that are not packed"));
+}
+
+base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant_these(
+    uint64_t lease_id, const std::vector<wire::SliceGrant>& slices) {
+  TENDRIL_CHECK(leases_.count(lease_id) == 0);
+  if (slices.empty() || slices.size() > wire::kSlicesMax) {
+    return Status(Code::kInvalid, "a lease has 1 to " + std::to_string(wire::kSlicesMax) +
+                                      " slices on a server, not " + std::to_string(slices.size()));
+  }
+  std::vector<wire::SliceGrant> granted;
+  std::vector<bool> used(gpus_.size());
+  for (const wire::SliceGrant& wanted : slices) {
+    auto slice = check_one(wanted);
+    if (!slice.ok()) return slice.status();
+    if (used[slice->gpu_index]) {
+      return Status(Code::kInvalid, "GPU " + std::to_string(slice->gpu_index) + " of host " +
+                                        host_ + " is named twice; each slice has a GPU of its own");
+    }
+    used[slice->gpu_index] = true;
+    granted.push_back(slice.take());
+  }
+  take(lease_id, granted);
+  return granted;
 }
 
 base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,

@@ -33,6 +33,11 @@ class LeaseBook {
   // Grants all slices, each on a GPU of its own, or none. A refusal names what does not fit.
   base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
+  // Grants these slices, each on the GPU that it names, or none. A share or a memory of 0 follows
+  // from the other. A pool's scheduler chose them. It may know less than this book, and is not
+  // trusted. kInvalid: they can never be granted.
+  base::Result<std::vector<wire::SliceGrant>> grant_these(
+      uint64_t lease_id, const std::vector<wire::SliceGrant>& slices);
   // Gives each slice of the lease this share, or changes none of them. Memory stays the same.
   base::Result<std::vector<wire::SliceGrant>> change(uint64_t lease_id, uint32_t share_millionths);
   // Gives the slices back. Does nothing for an unknown id.
@@ -63,6 +68,9 @@ class LeaseBook {
   };
 
   base::Status check(const wire::LeaseRequest& request) const;
+  // What the slice would be. kRefused: its GPU has no room now.
+  base::Result<wire::SliceGrant> check_one(const wire::SliceGrant& wanted) const;
+  void take(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices);
   uint32_t processors_for(const wire::SliceGrant& slice) const;
   std::string refusal(const wire::LeaseRequest& request, size_t found) const;
 
