@@ -214,30 +214,47 @@ void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id,
     gpu(tenant.gpu_index).terms_changed = true;
   }
   for (Tenant& tenant : lease->tenants) {
-    const bool was_free = tenant.free;
     tenant.share_millionths = slices[tenant.slice].share_millionths;
     tenant.whole = has_no_turns(slices[tenant.slice]);
-    tenant.free = tenant.whole || !options_.turns;
-    tenant.hardware_slice_us = usual_slice_us(tenant);
-    if (!was_free && tenant.free) {
-      discharge(now_ns, lease, &tenant);
-    } else if (was_free && !tenant.free) {
-      enlist(now_ns, lease, &tenant);
-    } else if (!tenant.free) {
-      gpu(tenant.gpu_index).policy.change(now_ns, tenant.id, policy_terms(*lease, tenant));
-    }
-    for (Session* const session : lease->sessions) {
-      Part& part = session->parts[tenant.slice];
-      if (tenant.free) {
-        if (!was_free) liberate(tenant, &part);
-        continue;
-      }
-      // A slice that had the whole GPU holds no turn now. It must ask for one.
-      if (was_free) part.page->until_ns.store(now_ns, std::memory_order_relaxed);
-      describe(tenant, &part);
-      wake_(part.page);
-    }
+    refit(now_ns, lease, &tenant);
   }
+  settle_those_of(now_ns, *lease);
+}
+
+void LeaseTurns::refit(uint64_t now_ns, Lease* lease, Tenant* tenant) {
+  const bool was_free = tenant->free, was_paused = tenant->paused;
+  tenant->paused = lease->paused;
+  tenant->free = (tenant->whole || !options_.turns) && !tenant->paused;
+  tenant->hardware_slice_us = usual_slice_us(*tenant);
+  if (!was_free && tenant->free) {
+    discharge(now_ns, lease, tenant);
+  } else if (was_free && !tenant->free) {
+    enlist(now_ns, lease, tenant);
+  } else if (!tenant->free) {
+    gpu(tenant->gpu_index).policy.change(now_ns, tenant->id, policy_terms(*lease, *tenant));
+  }
+  for (Session* const session : lease->sessions) {
+    Part& part = session->parts[tenant->slice];
+    if (tenant->free) {
+      if (!was_free) liberate(*tenant, &part);
+      continue;
+    }
+    // A slice that had the whole GPU holds no turn now. It must ask for one. A paused one holds
+    // none for long.
+    if (was_free || tenant->paused) part.page->until_ns.store(now_ns, std::memory_order_relaxed);
+    describe(*tenant, &part);
+    wake_(part.page);
+  }
+  // Its workers may have asked while nothing could be had, and wait.
+  if (!tenant->free && (tenant->paused || was_paused)) read(now_ns, lease, tenant);
+}
+
+void LeaseTurns::pause(uint64_t now_ns, uint64_t lease_id, bool paused) {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end() || found->second->paused == paused) return;
+  Lease* const lease = found->second.get();
+  lease->paused = paused;
+  for (Tenant& tenant : lease->tenants) refit(now_ns, lease, &tenant);
   settle_those_of(now_ns, *lease);
 }
 
@@ -331,7 +348,7 @@ void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
     Part& part = session->parts[tenant->slice];
     if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn)
       part.held = false;
-    const bool asks = LeaseTurns::asks(*session, *tenant);
+    const bool asks = !tenant->paused && LeaseTurns::asks(*session, *tenant);
     // A worker that comes during its tenant's turn joins it.
     if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
     wants |= asks;
@@ -365,7 +382,7 @@ uint64_t LeaseTurns::window_for(uint64_t now_ns, const Gpu& on, const Lease& lea
 void LeaseTurns::give(const Tenant& tenant, Part* part) {
   wire::TurnPart* const page = part->page;
   static_assert(TurnPolicy::kNever == wire::kTurnWithoutEnd);
-  page->until_ns.store(tenant.until_ns, std::memory_order_relaxed);
+  page->until_ns.store(tenant.paused ? 0 : tenant.until_ns, std::memory_order_relaxed);
   page->window_ns.store(tenant.window_ns, std::memory_order_relaxed);
   if (!part->held) {
     part->held = true;
@@ -384,7 +401,7 @@ bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lea
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
     if (turn.begins) part.page->await_ns.store(0, std::memory_order_relaxed);
-    if (part.held || asks(*session, *tenant)) give(*tenant, &part);
+    if (part.held || (!tenant->paused && asks(*session, *tenant))) give(*tenant, &part);
     held |= part.held;
   }
   tenant->holding = held;

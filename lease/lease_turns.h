@@ -48,6 +48,9 @@ class LeaseTurns {
             const wire::LeaseTerms& terms);
   void change(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
               const wire::LeaseTerms& terms);
+  // A paused lease gets no turns, whatever its shares are. Its calls wait and none fails. What it
+  // has submitted still ends.
+  void pause(uint64_t now_ns, uint64_t lease_id, bool paused);
   // Call leave for all its sessions first.
   void close(uint64_t now_ns, uint64_t lease_id);
 
@@ -87,7 +90,8 @@ class LeaseTurns {
     TurnPolicy::Tenant id = 0;
     uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
     bool whole = false;  // it has the whole GPU, or the vendor's service limits it
-    bool free = false;   // has no turns
+    bool free = false;   // has no turns, and needs none
+    bool paused = false;
     bool holding = false, wanting = false;
     // It wants its turn now, because slice `claims_with` of its lease has a turn or is next.
     bool claims = false;
@@ -101,6 +105,7 @@ class LeaseTurns {
   struct Lease {
     wire::LeaseTerms terms;
     uint64_t began_ns = 0;
+    bool paused = false;
     std::vector<Tenant> tenants;  // by slice
     std::vector<Session*> sessions;
   };
@@ -133,6 +138,8 @@ class LeaseTurns {
     on->look_again_ns = at_ns < on->look_again_ns ? at_ns : on->look_again_ns;
   }
   Gpu& gpu(uint32_t index);
+  // The tenant's share, terms or pause may have changed.
+  void refit(uint64_t now_ns, Lease* lease, Tenant* tenant);
   TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
   void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
   void discharge(uint64_t now_ns, Lease* lease, Tenant* tenant);

@@ -263,6 +263,76 @@ TEST(LeaseTurns, TheWholeGpuIsFreeAndMayBecomeShared) {
 }
 
 // The lease's calls have one order. So a turn on one of its GPUs is soon useless without the other.
+TEST(LeaseTurns, APausedLeaseGetsNoTurnUntilItIsResumed) {
+  Server server;
+  server.open(1, slice(500'000));
+  server.open(2, slice(500'000));
+  Worker one(&server, 11, 1), two(&server, 12, 2);
+  one.want();
+  ASSERT_TRUE(one.holds());
+  server.turns().pause(server.now_ns(), 1, true);
+  EXPECT_TRUE(one.over());  // although nobody else wanted the GPU
+  one.drain(wire::kWantsTurn);
+  server.sleep(kSecond);
+  EXPECT_FALSE(one.holds());
+  two.want();
+  EXPECT_TRUE(two.holds());
+  EXPECT_EQ(two.part().until_ns.load(), wire::kTurnWithoutEnd);
+  const uint64_t before_ns = server.use_of(1).used_ns;
+  server.sleep(kSecond);
+  EXPECT_EQ(server.use_of(1).used_ns, before_ns);
+  // It need not ring again.
+  server.turns().pause(server.now_ns(), 1, false);
+  EXPECT_TRUE(server.eventually([&] {
+    two.work();
+    return one.holds() && !one.over();
+  }));
+}
+
+TEST(LeaseTurns, AWorkerThatComesToAPausedLeaseWaits) {
+  Server server;
+  server.open(1, slice(1'000'000));
+  server.turns().pause(server.now_ns(), 1, true);
+  Worker one(&server, 11, 1);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kTurns);
+  one.want();
+  server.sleep(kSecond);
+  EXPECT_FALSE(one.holds());
+  server.turns().pause(server.now_ns(), 1, false);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kFree);
+}
+
+TEST(LeaseTurns, AWholeGpuIsPausedAndResumed) {
+  Server server;
+  server.open(1, slice(1'000'000));
+  Worker one(&server, 11, 1);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kFree);
+  server.turns().pause(server.now_ns(), 1, true);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kTurns);
+  EXPECT_TRUE(one.over());
+  one.want();
+  server.sleep(kSecond);
+  EXPECT_FALSE(one.holds());
+  server.turns().pause(server.now_ns(), 1, false);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kFree);
+  EXPECT_EQ(one.part().until_ns.load(), wire::kTurnWithoutEnd);
+}
+
+TEST(LeaseTurns, ASliceThatIsShrunkWhilePausedComesBackSmaller) {
+  Server server;
+  server.open(1, slice(1'000'000));
+  Worker one(&server, 11, 1);
+  server.turns().pause(server.now_ns(), 1, true);
+  one.want();
+  server.change(1, slice(500'000));
+  server.sleep(kSecond);
+  EXPECT_FALSE(one.holds());
+  server.turns().pause(server.now_ns(), 1, false);
+  EXPECT_EQ(one.part().regime.load(), wire::TurnRegime::kTurns);
+  EXPECT_TRUE(one.holds());
+  EXPECT_FALSE(one.over());
+}
+
 TEST(LeaseTurns, ALeaseHasItsTurnsOnSeveralGpusTogether) {
   Server server;
   server.open(1, halves({0, 1}));
