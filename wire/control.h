@@ -31,6 +31,10 @@ enum class Feature : uint16_t {
   // client -> daemon: it has proven nothing yet, and will prove itself in its request
   kProvesLater = 20,
   kNonce = 21,  // daemon -> client: fresh random bytes; attaching must be secured with them
+  // A pool's scheduler -> all: its pool's name; its term; u8: it schedules, it is no standby
+  kPool = 22,
+  kTerm = 23,
+  kSchedules = 24,
 };
 inline constexpr size_t kNonceBytes = 32;
 
@@ -43,6 +47,9 @@ struct Hello {
   bool hears_news = false;
   bool proves_later = false;
   std::string nonce;
+  std::string pool;  // empty: this is no pool
+  uint64_t term = 0;
+  bool schedules = false;
 };
 
 enum class Request : uint16_t {
@@ -65,6 +72,10 @@ enum class Request : uint16_t {
   kEnroll = 30,  // EnrollRequest -> CertificateReply; from somebody without a certificate
   kRenew = 31,   // RenewRequest -> CertificateReply
   kDenied = 32,  // -> DeniedReply; from servers of the pool
+  // Pools (wire/pool.h)
+  kPoolReport = 40,   // PoolReport -> PoolOrders; from a server to its scheduler, again and again
+  kClaim = 41,        // ClaimRequest -> LeaseReply; the lease lives while this connection does
+  kPoolCommand = 42,  // PoolCommand -> PoolAnswer (administration)
 };
 
 // The version of this build, "0.1.0", for hello and messages.
@@ -98,11 +109,43 @@ struct ClientInfo {
   std::string owner, proof;
 };
 
+// One API that a server's workers serve. A client with another digest has other layouts of the
+// calls.
+struct ApiRecord {
+  std::string name;     // "cuda"; at most kApiNameBytesMax
+  uint64_t digest = 0;  // over the layouts of its messages
+};
+inline constexpr size_t kApiNameBytesMax = 32;
+
+// How a pool puts the slices of one request on servers.
+enum class Layout : uint8_t {
+  kAny = 0,        // as it suits the pool
+  kOneServer = 1,  // all on one server
+  kPack = 2,       // on as few servers as possible
+  kSpread = 3,     // on as many servers as possible
+};
+
+// What a request asks of a pool, beyond slices. A lone server ignores it.
+struct PoolWish {
+  std::string filter;               // pool/filter; empty: any GPU
+  std::string user_class, account;  // empty: what the policy assigns
+  Layout layout = Layout::kAny;
+  uint64_t longest_s = 0;     // the lease ends then; 0: the longest that its class has
+  bool refuses_wait = false;  // it is refused if it cannot start at once
+  bool requeues = false;      // the program may be ended and started again
+  uint32_t restarts = 0;      // how often that happened
+  std::string request_key;    // kRequestKeyBytes random bytes: the same request again has the same
+  std::vector<ApiRecord> apis;  // of the client's libraries; a server with others is of no use
+};
+inline constexpr size_t kRequestKeyBytes = 16;
+inline constexpr size_t kFilterBytesMax = 1024, kPoolNameBytesMax = 64;
+
 struct LeaseRequest {
   uint32_t count = 1;  // slices, each on a separate GPU; all or nothing
   SliceSpec slice;
   ClientInfo client;
   LeaseTerms terms;
+  PoolWish wish;
 };
 
 // One GPU as part of a lease or list; API-neutral.
@@ -118,7 +161,8 @@ struct GpuRecord {
   // a process needs before it allocates anything, and whether the GPU's tenants are packed.
   uint64_t memory_usable_bytes = 0, memory_promised_bytes = 0, process_bytes = 0;
   bool packed = false;
-  bool pageable_access = false;  // kernels reach all memory of their worker process
+  bool pageable_access = false;     // kernels reach all memory of their worker process
+  uint32_t compute_capability = 0;  // 90 for 9.0; 0: not known
   // From the vendor's monitoring library, if the server has it; -1: unknown.
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
 };
@@ -130,11 +174,24 @@ struct SliceGrant {
   bool packed = false;
 };
 
+// The part of a pool's grant that is on one server. The client claims it there (wire/pool.h).
+struct LeasePart {
+  std::string server;    // its name in the pool, as its certificate proves it
+  std::string endpoint;  // "host:port"
+  uint64_t lease_id = 0;
+  std::string secret;
+  std::vector<SliceGrant> slices;
+};
+
 struct LeaseReply {
   uint64_t lease_id = 0;
   std::string secret;  // needed to attach to it; never logged
   std::vector<SliceGrant>
       slices;  // ordinal in this vector = device ordinal the program sees on this server
+  // From a pool only: then lease_id is the pool's, and neither secret nor slices are set. Ordinals
+  // of devices follow this order.
+  std::vector<LeasePart> parts;
+  uint64_t waited_s = 0;
 };
 
 // How much of its GPU's time a slice has had, in turns.
@@ -176,14 +233,6 @@ struct SessionRecord {
   std::string link;  // how its data travels: "tcp", "sealed(tcp)", "shm"; empty: not yet
 };
 
-// One API that a server's workers serve. A client with another digest has other layouts of the
-// calls.
-struct ApiRecord {
-  std::string name;     // "cuda"; at most kApiNameBytesMax
-  uint64_t digest = 0;  // over the layouts of its messages
-};
-inline constexpr size_t kApiNameBytesMax = 32;
-
 // Which part of the list is wanted. Without a limit: all of it, as before there were parts; then a
 // list that is too long for one message is refused.
 enum ListParts : uint32_t { kListServer = 1, kListLeases = 2, kListSessions = 4, kListAll = 7 };
@@ -213,6 +262,9 @@ struct ListReply {
 struct News {
   std::string text;            // for people: "other programs attach first"
   uint32_t place = 0, of = 0;  // in the queue, from 1; 0: in no queue
+  // From a pool, each a line for people or empty: "top (account vision)"; "Quota: vision holds 4.0
+  // of 4.0 top"; "between 14:10 (if reclaimed) and 16:40 (when lease 311 reaches its limit)".
+  std::string queue, reason, start;
 };
 inline constexpr size_t kNewsTextBytesMax = 256;
 

@@ -2,6 +2,7 @@
 // libFuzzer target: every control body and hello from arbitrary bytes. A body that decodes must
 // encode and decode again.
 #include "wire/control.h"
+#include "wire/pool.h"
 
 namespace {
 template <typename Message>
@@ -27,7 +28,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<SecuredAttach>, attempt<ListRequest>,
       attempt<News>,          attempt<EnrollRequest>,
       attempt<RenewRequest>,  attempt<CertificateReply>,
-      attempt<DeniedReply>};
+      attempt<DeniedReply>,   attempt<PoolReport>,
+      attempt<PoolOrders>,    attempt<ClaimRequest>,
+      attempt<Notice>,        attempt<PoolCommand>,
+      attempt<PoolAnswer>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }
