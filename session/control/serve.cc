@@ -77,6 +77,17 @@ Outcome perform_lease(const Message& message, ControlHandler* handler) {
   return outcome;
 }
 
+// The lease lives on this connection from now on, as one that was taken here.
+Outcome perform_claim(const Message& message, ControlHandler* handler) {
+  wire::ClaimRequest request;
+  if (!message.read(&request)) return malformed(message.kind);
+  Result<wire::LeaseReply> lease = handler->claim(request);
+  if (!lease.ok()) return refused(message.kind, lease.status());
+  Outcome outcome = answered_with(message.kind, *lease);
+  outcome.lease_id = lease->lease_id;
+  return outcome;
+}
+
 Outcome perform_attach(const Message& message, const Facts& facts, ControlHandler* handler) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
@@ -169,7 +180,8 @@ Outcome perform_other(const Message& message, const Facts& facts, ControlHandler
 }
 
 bool is_known(uint16_t kind) {
-  return kind >= uint16_t(wire::Request::kPing) && kind <= uint16_t(wire::Request::kChange);
+  return (kind >= uint16_t(wire::Request::kPing) && kind <= uint16_t(wire::Request::kChange)) ||
+         kind == uint16_t(wire::Request::kClaim);
 }
 
 // Sends what the conversation wants to send.
@@ -226,6 +238,10 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
       if (!request.read(&release)) return malformed(request.kind);
       return outcome_of(request.kind, handler->release(release.lease_id));
     }
+    case wire::Request::kClaim:
+      return perform_claim(request, handler);
+    case wire::Request::kPoolReport:
+    case wire::Request::kPoolCommand:
     case wire::Request::kSecuredAttach:
     case wire::Request::kEnroll:
     case wire::Request::kRenew:

@@ -14,6 +14,7 @@
 #include "session/control/connection.h"
 #include "session/control/control_io.h"
 #include "wire/control.h"
+#include "wire/pool.h"
 
 namespace tendril::session {
 
@@ -52,6 +53,10 @@ class ControlHandler {
   virtual Admission admit(const wire::Hello& hello, const Peer& peer) = 0;
   virtual base::Result<wire::ListReply> list(const wire::ListRequest& request) = 0;
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
+  // A lease that the server's pool granted; its holder is at the other end of this connection.
+  virtual base::Result<wire::LeaseReply> claim(const wire::ClaimRequest& /*request*/) {
+    return base::Status(base::Code::kUnsupported, "this server belongs to no pool");
+  }
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
   virtual void lease_connection_closed(uint64_t lease_id) = 0;
