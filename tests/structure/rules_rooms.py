@@ -27,6 +27,7 @@ MAY_INCLUDE = {
     "access": {"base", "wire", "config"},
     "identity": {"base", "wire", "config", "session"},
     "reception": {"base", "wire", "config", "transport", "session", "access", "identity"},
+    "store": {"base", "config", "http", "identity", "session"},
     "daemon": {
         "base",
         "wire",
@@ -71,6 +72,7 @@ NO_CUDA = (
     "pool",
     "access",
     "identity",
+    "store",
     "base",
     "wire",
     "config",
@@ -89,6 +91,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
+OWNING += ("store",)
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

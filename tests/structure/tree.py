@@ -23,6 +23,7 @@ ROOMS = (
     "reception",
     "daemon",
     "pool",
+    "store",
     "cli",
     "dashboard",
     "demo",
