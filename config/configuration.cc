@@ -3,6 +3,7 @@
 #include "config/configuration.h"
 
 #include "config/credentials.h"
+#include "config/pool_settings.h"
 #include "config/quantity.h"
 #include "config/text.h"
 #include "wire/assignment.h"
@@ -80,6 +81,13 @@ Status read_terms(Configuration* configuration) {
   return {};
 }
 
+Status read_pool(Configuration* configuration) {
+  base::Result<PoolSettings> settings = read_pool_settings(pool_variables());
+  if (!settings.ok()) return settings.status();
+  configuration->pool = settings.take();
+  return {};
+}
+
 // The kinds are not checked here. The registry knows them where the client attaches
 // (transport/registry.h).
 void read_transport(Configuration* configuration) {
@@ -135,6 +143,7 @@ base::Result<Configuration> load_configuration() {
   Status status = read_servers(&configuration);
   if (status.ok()) status = read_slices(&configuration);
   if (status.ok()) status = read_terms(&configuration);
+  if (status.ok()) status = read_pool(&configuration);
   read_transport(&configuration);
   if (status.ok()) status = read_encrypt(&configuration);
   if (status.ok()) status = read_link(&configuration);

@@ -13,6 +13,7 @@
 //                       the share of time from it
 //   TENDRIL_CAP         1: never more than that share of time, even if the GPU is idle; default 0
 //   TENDRIL_PRIORITY    -100 to 100, default 0: higher is served first, and gets no more
+//   TENDRIL_FILTER and what else is asked of a pool: see config/pool_settings.h
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
 //   TENDRIL_ENCRYPT     auto (default): the server decides. always: no data in clear over a network
 //   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
@@ -29,11 +30,19 @@
 
 namespace tendril::config {
 
+// What is asked of a pool (config/pool_settings.h).
+inline constexpr uint64_t kWaitsForEver = UINT64_MAX;
+struct PoolSettings {
+  wire::PoolWish wish;
+  uint64_t wait_s = kWaitsForEver;  // in the queue
+};
+
 // All values of the TENDRIL_* variables and files.
 struct Configuration : ServerList {  // in device order; a server appears once per lease
   uint32_t slice_count = 1;          // over all servers; ignored with leases
   wire::SliceSpec slice;             // each; ignored with leases
   wire::LeaseTerms terms;            // ignored with leases
+  PoolSettings pool;                 // ignored with leases
   std::string token;                 // never logged
   bool insists_on_sealing = false;
   std::string transport;  // a kind; empty: the nearest

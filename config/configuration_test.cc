@@ -19,7 +19,8 @@ class ConfigurationTest : public testing::Test {
     for (const char* name :
          {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY",
           "TENDRIL_CAP", "TENDRIL_PRIORITY", "TENDRIL_TOKEN", "TENDRIL_TOKEN_FILE",
-          "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF", "XDG_CONFIG_HOME"}) {
+          "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF", "XDG_CONFIG_HOME", "TENDRIL_FILTER",
+          "TENDRIL_CLASS", "TENDRIL_ACCOUNT", "TENDRIL_LAYOUT", "TENDRIL_MAX", "TENDRIL_WAIT"}) {
       unsetenv(name);
     }
     home_ = testing::TempDir() + "home" + std::to_string(getpid());
@@ -191,6 +192,44 @@ TEST_F(ConfigurationTest, Link) {
     EXPECT_EQ(failure().code(), base::Code::kInvalid) << bad;
   }
   unsetenv("TENDRIL_LINK");
+}
+
+TEST_F(ConfigurationTest, WhatIsAskedOfAPool) {
+  auto result = load_configuration();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->pool.wait_s, kWaitsForEver);
+  EXPECT_FALSE(result->pool.wish.refuses_wait);
+  EXPECT_EQ(result->pool.wish.layout, wire::Layout::kAny);
+  setenv("TENDRIL_FILTER", " model ~ \"H200\" and memory >= 40G ", 1);
+  setenv("TENDRIL_CLASS", "batch", 1);
+  setenv("TENDRIL_ACCOUNT", "vision", 1);
+  setenv("TENDRIL_LAYOUT", "one-server", 1);
+  setenv("TENDRIL_MAX", "8h", 1);
+  setenv("TENDRIL_WAIT", "10m", 1);
+  result = load_configuration();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->pool.wish.filter, "model ~ \"H200\" and memory >= 40G");
+  EXPECT_EQ(result->pool.wish.user_class, "batch");
+  EXPECT_EQ(result->pool.wish.account, "vision");
+  EXPECT_EQ(result->pool.wish.layout, wire::Layout::kOneServer);
+  EXPECT_EQ(result->pool.wish.longest_s, 28'800u);
+  EXPECT_EQ(result->pool.wait_s, 600u);
+  setenv("TENDRIL_WAIT", "0", 1);
+  EXPECT_TRUE(load_configuration()->pool.wish.refuses_wait);
+}
+
+TEST_F(ConfigurationTest, WhatAPoolCannotBeAsked) {
+  const std::pair<const char*, std::string> wrong[] = {{"TENDRIL_WAIT", "soon"},
+                                                       {"TENDRIL_MAX", "0"},
+                                                       {"TENDRIL_LAYOUT", "wide"},
+                                                       {"TENDRIL_FILTER", std::string(1025, 'x')},
+                                                       {"TENDRIL_CLASS", std::string(65, 'x')}};
+  for (const auto& [name, value] : wrong) {
+    setenv(name, value.c_str(), 1);
+    EXPECT_EQ(failure().code(), base::Code::kInvalid) << name;
+    EXPECT_EQ(failure().message().rfind(name, 0), 0u) << failure().message();
+    unsetenv(name);
+  }
 }
 
 }  // namespace
