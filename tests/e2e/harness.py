@@ -121,68 +121,69 @@ def is_running(pid):
         return False
 
 
-class Server:
-    """`tendril serve` with the software GPU on a free port. Use as a context manager. The log is
-    kept for assertions. `become`: the user that serves, as subprocess takes it."""
+class Daemon:
+    """A process of `tendril` that serves, with a folder of its own and its log in it. Use as a
+    context manager. `files`: texts for its folder; FOLDER in a word is that folder."""
 
-    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None, become=None):
-        self.warm = warm * gpus
+    def __init__(self, words, environment=None, become=None, files=None):
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
-        port_file = os.path.join(self.folder, "port")
-        self.sockets = os.path.join(self.folder, "sockets")
-        options = list(options)
-        if "--audit-log" not in options:
-            options += ["--audit-log", "off"]
-        if "--sockets" in options:
-            self.sockets = str(options[options.index("--sockets") + 1])
-        else:
-            options += ["--sockets", self.sockets]
-        more = {
-            "TENDRIL_SOFTGPU_DEVICES": str(gpus),
-            "TENDRIL_MODULE_STORE": "off",
-            **(environment or {}),
-        }
+        self.port_file = os.path.join(self.folder, "port")
+        self.words = [word.replace("FOLDER", self.folder) for word in map(str, words)]
+        for name, text in (files or {}).items():
+            self.write(name, text)
+        self.environment, self.become = dict(environment or {}), become or {}
         if become:
             os.chown(self.folder, become["user"], become["group"])
         elif os.geteuid() != 0:
-            more["TENDRIL_DUMPABLE"] = "1"  # these tests look into the server
-        if memory:
-            more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    TENDRIL,
-                    "serve",
-                    "--driver",
-                    DRIVER,
-                    "--port",
-                    "0",
-                    "--port-file",
-                    port_file,
-                    "--warm",
-                    str(warm),
-                    *options,
-                ],
-                stdout=log,
-                stderr=log,
-                env=clean_environment(**more),
-                **(become or {}),
-            )
+            self.environment["TENDRIL_DUMPABLE"] = "1"  # these tests look into the server
+        self.begin()
         try:
-            eventually(
-                lambda: os.path.exists(port_file) or self.process.poll() is not None,
-                30,
-                "the port file",
-            )
+            self.ready()
         except AssertionError:
             self.stop()
             raise
+
+    def write(self, name, text):
+        """A file in its folder."""
+        pathlib.Path(self.folder, name).write_text(text, encoding="utf-8")
+
+    def begin(self):
+        """Without waiting."""
+        if os.path.exists(self.port_file):
+            os.unlink(self.port_file)
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [TENDRIL, *self.words, "--port-file", self.port_file],
+                stdout=log,
+                stderr=log,
+                env=clean_environment(**self.environment),
+                **self.become,
+            )
+
+    def ready(self):
+        """Waits until it listens."""
+        eventually(
+            lambda: os.path.exists(self.port_file) or self.process.poll() is not None,
+            30,
+            "the port file",
+        )
         if self.process.poll() is not None:
-            raise AssertionError("the server did not start: " + self.log())
-        with open(port_file, encoding="ascii") as file:
+            raise AssertionError("it did not start: " + self.log())
+        with open(self.port_file, encoding="ascii") as file:
             self.port = int(file.read())
         self.endpoint = f"127.0.0.1:{self.port}"
+
+    def kill(self):
+        """Dies without a word."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self):
+        """Again, with the same folder and port."""
+        self.words[self.words.index("--port") + 1] = str(self.port)
+        self.begin()
+        self.ready()
 
     def __enter__(self):
         return self
@@ -199,6 +200,7 @@ class Server:
 
     def stop(self):
         if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
             try:
                 self.process.wait(15)
@@ -206,6 +208,35 @@ class Server:
                 self.process.kill()
                 self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Server(Daemon):
+    """`tendril serve` with the software GPU on a free port. The log is kept for assertions.
+    `become`: the user that serves, as subprocess takes it. `pool`: its pool's scheduler, or all of
+    them."""
+
+    def __init__(
+        self, *options, gpus=1, memory=None, warm=1, environment=None, become=None, pool=()
+    ):
+        self.warm = warm * gpus
+        options = [str(option) for option in options]
+        if "--audit-log" not in options:
+            options += ["--audit-log", "off"]
+        if "--sockets" not in options:
+            options += ["--sockets", "FOLDER/sockets"]
+        schedulers = [pool] if isinstance(pool, Daemon) else list(pool)
+        if schedulers:
+            options += ["--pool", ",".join(each.endpoint for each in schedulers)]
+        more = {
+            "TENDRIL_SOFTGPU_DEVICES": str(gpus),
+            "TENDRIL_MODULE_STORE": "off",
+            **(environment or {}),
+        }
+        if memory:
+            more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
+        words = ["serve", "--driver", DRIVER, "--port", 0, "--warm", warm, *options]
+        super().__init__(words, more, become)
+        self.sockets = self.words[self.words.index("--sockets") + 1]
 
     def leases(self):
         return listing(self)["leases"]
@@ -222,6 +253,38 @@ class Server:
         """Idle, with every warm worker there, so that what the server holds can be compared with
         another time."""
         return not self.leases() and len(self.workers()) == self.warm
+
+
+class Pool(Daemon):
+    """`tendril pool serve` with a store of its own, or one that it shares with others (`store`).
+    `policy`: the text of its policy; `apply` gives it another one."""
+
+    def __init__(self, *options, policy=None, store="sqlite:FOLDER/pool.db", environment=None):
+        words = ["pool", "serve", "--port", 0, "--store", store, "--audit-log", "off"]
+        files = {}
+        if policy is not None:
+            words += ["--policy", "FOLDER/pool.toml"]
+            files["pool.toml"] = policy
+        super().__init__([*words, *options], environment, files=files)
+
+    def command(self, *arguments, **environment):
+        """The answer of `tendril pool ...` as JSON."""
+        status, out, err = tendril(
+            "pool", *arguments, "--json", TENDRIL_SERVERS=self.endpoint, **environment
+        )
+        if status != 0:
+            raise AssertionError(f"tendril pool {' '.join(map(str, arguments))}: {err}")
+        return json.loads(out)
+
+    def apply(self, policy):
+        self.write("new.toml", policy)
+        return self.command("apply", os.path.join(self.folder, "new.toml"))
+
+    def queue(self):
+        status, out, err = tendril("queue", "--json", TENDRIL_SERVERS=self.endpoint)
+        if status != 0:
+            raise AssertionError(f"tendril queue: {err}")
+        return json.loads(out)
 
 
 def tendril(*arguments, server=None, timeout=60, user=None, **environment):
