@@ -36,7 +36,7 @@ class Random final : public Strategy {
     uint32_t with_room = 0;
     uint32_t gpu = 0;
     for (uint32_t i = 0; i < server.gpus.size(); ++i)
-      if (server.has_room(server.gpus[i], request) && generator_() % ++with_room == 0) gpu = i;
+      if (server.has_room(i, request) && generator_() % ++with_room == 0) gpu = i;
     return piece_on(chosen, {gpu}, request);
   }
 
@@ -119,7 +119,7 @@ class FragmentationGradient final : public Strategy {
     for (const DemandKind& kind : typical_) {
       const bool model_fits =
           kind.models.empty() ||
-          std::find(kind.models.begin(), kind.models.end(), server.model) != kind.models.end();
+          std::find(kind.models.begin(), kind.models.end(), server.model()) != kind.models.end();
       double lost = all;
       if (kind.slices != 0 && model_fits && cpu_milli >= kind.cpu_milli) {
         uint32_t with_room = 0;
@@ -148,7 +148,7 @@ class FragmentationGradient final : public Strategy {
     };
     if (request.slices == 1 && request.share_millionths < kWholeGpu) {
       for (uint32_t i = 0; i < after.gpus.size(); ++i) {
-        if (!server.has_room(server.gpus[i], request)) continue;
+        if (!server.has_room(i, request)) continue;
         after.gpus[i].share_free -= request.share_millionths;
         if (const int here = points(); here > score.points) {
           score.points = here;

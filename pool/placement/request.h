@@ -21,16 +21,30 @@ struct HostNeed {
 enum class Spread : uint8_t {
   kOneServer,   // all slices on one server
   kAnyServers,  // each slice wherever it fits
+  kPack,        // on few servers
+  kSpread,      // on many servers
+};
+
+// What keeps a request from a GPU besides room: filters, reservations, promises to others. Asked
+// only about GPUs with room.
+class Veto {
+ public:
+  virtual ~Veto() = default;
+  virtual bool allows(uint32_t server, uint32_t gpu) const = 0;
 };
 
 // Every slice is on a GPU of its own. No slices: the request takes processors and memory only.
 struct Request {
   uint32_t slices = 1;
-  uint32_t share_millionths = kWholeGpu;  // of each slice
-  uint64_t gpu_memory_bytes = 0;          // of each slice
+  // Of each slice. 0: of each GPU as much as the slice has of its memory.
+  uint32_t share_millionths = kWholeGpu;
+  uint64_t gpu_memory_bytes = 0;  // of each slice
   HostNeed host;  // of the whole request; over several servers each slice brings an equal part
   Spread spread = Spread::kOneServer;
-  std::vector<uint32_t> models;  // Fleet::model_id; empty: any
+  std::vector<uint32_t> models;       // Fleet::model_id; empty: any
+  bool memory_follows_share = false;  // of each GPU's memory as much as of its time
+  bool packed = false;                // shares a GPU with packed slices only
+  const Veto* veto = nullptr;
 };
 
 // The part of a request that is on one server.

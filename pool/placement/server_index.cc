@@ -25,9 +25,10 @@ size_t SortedServers::lower_bound(int32_t value) const {
   return std::lower_bound(keys_.begin(), keys_.end(), key(value, 0)) - keys_.begin();
 }
 
-uint32_t ServerIndex::gap_of(const Server& server, const Gpu& gpu) {
+uint32_t ServerIndex::gap_of(const Gpu& gpu) {
+  if (!gpu.spec.usable) return 0;
   uint32_t gap = gpu.share_free / kGapStep;
-  if (const uint64_t all = server.spec.gpu_memory_bytes; all != 0) {
+  if (const uint64_t all = gpu.spec.memory_bytes; all != 0) {
     const double part = static_cast<double>(gpu.memory_free_bytes) / static_cast<double>(all);
     gap = std::min(gap, std::max(1U, static_cast<uint32_t>(part * kGapSteps)));
   }
@@ -37,6 +38,7 @@ uint32_t ServerIndex::gap_of(const Server& server, const Gpu& gpu) {
 void ServerIndex::rebuild(const Fleet& fleet, double cpu_milli_per_gpu) {
   cpu_milli_per_gpu_ = cpu_milli_per_gpu;
   models_.clear();
+  mixed_ = ServerList();
   entries_.clear();
   for (uint32_t number = 0; number < fleet.servers().size(); ++number) update(fleet, number);
 }
@@ -44,13 +46,9 @@ void ServerIndex::rebuild(const Fleet& fleet, double cpu_milli_per_gpu) {
 void ServerIndex::update(const Fleet& fleet, uint32_t number) {
   const Server& server = fleet.server(number);
   if (entries_.size() <= number) entries_.resize(number + 1);
-  while (models_.size() <= server.model) models_.push_back(std::make_unique<Model>());
-  Model& model = *models_[server.model];
-  model.most_gpu_memory_bytes = std::max(model.most_gpu_memory_bytes, server.spec.gpu_memory_bytes);
   Entry& entry = entries_[number];
   if (entry.listed) unlist(number);
   entry.listed = server.open;
-  entry.model = server.model;
   entry.free = static_cast<int32_t>(server.share_free / kGapStep);
   entry.balance = 0;
   if (cpu_milli_per_gpu_ > 0) {
@@ -58,46 +56,70 @@ void ServerIndex::update(const Fleet& fleet, uint32_t number) {
     const double served = server.cpu_free_milli / cpu_milli_per_gpu_ * kGapSteps;
     entry.balance = static_cast<int32_t>(std::max(entry.free - served, -kMost));
   }
-  entry.whole = 0;
-  entry.gaps.clear();
-  for (const Gpu& gpu : server.gpus) {
-    const auto gap = static_cast<uint16_t>(gap_of(server, gpu));
-    if (gap == kGapSteps) ++entry.whole;
-    if (gap != 0 && std::find(entry.gaps.begin(), entry.gaps.end(), gap) == entry.gaps.end())
-      entry.gaps.push_back(gap);
+  for (Kind& kind : entry.kinds) {
+    kind.whole = 0;
+    if (!server.gpus.empty()) kind.gpus = 0;
+    kind.gaps.clear();
   }
+  // A server without GPUs serves requests for processors alone.
+  if (server.gpus.empty() && entry.kinds.empty()) ++kind_of(entry, Gpu()).gpus;
+  for (const Gpu& gpu : server.gpus) {
+    const auto gap = static_cast<uint16_t>(gap_of(gpu));
+    Kind& kind = kind_of(entry, gpu);
+    ++kind.gpus;
+    if (gap == kGapSteps) ++kind.whole;
+    if (gap != 0 && std::find(kind.gaps.begin(), kind.gaps.end(), gap) == kind.gaps.end())
+      kind.gaps.push_back(gap);
+  }
+  std::erase_if(entry.kinds, [](const Kind& kind) { return kind.gpus == 0; });
   if (entry.listed) list(number);
+}
+
+ServerIndex::Kind& ServerIndex::kind_of(Entry& entry, const Gpu& gpu) {
+  for (Kind& kind : entry.kinds)
+    if (kind.model == gpu.spec.model) return kind;
+  while (models_.size() <= gpu.spec.model) models_.push_back(std::make_unique<Model>());
+  Model& model = *models_[gpu.spec.model];
+  model.most_gpu_memory_bytes = std::max(model.most_gpu_memory_bytes, gpu.spec.memory_bytes);
+  entry.kinds.push_back(Kind{gpu.spec.model, 0, 0, {}});
+  return entry.kinds.back();
 }
 
 void ServerIndex::list(uint32_t number) {
   const Entry& entry = entries_[number];
-  Model& model = *models_[entry.model];
   const auto add = [&](ServerList& servers) {
     servers.by_free.insert(entry.free, number);
     servers.by_balance.insert(entry.balance, number);
   };
-  for (uint16_t gap : entry.gaps) {
-    add(model.by_gap[gap]);
-    model.gaps_present[gap / 64] |= uint64_t{1} << gap % 64;
+  for (const Kind& kind : entry.kinds) {
+    Model& model = *models_[kind.model];
+    for (uint16_t gap : kind.gaps) {
+      add(model.by_gap[gap]);
+      model.gaps_present[gap / 64] |= uint64_t{1} << gap % 64;
+    }
+    if (kind.whole != 0) add(model.by_whole[kind.whole]);
+    add(model.all);
   }
-  if (entry.whole != 0) add(model.by_whole[entry.whole]);
-  add(model.all);
+  if (entry.kinds.size() > 1) add(mixed_);
 }
 
 void ServerIndex::unlist(uint32_t number) {
   const Entry& entry = entries_[number];
-  Model& model = *models_[entry.model];
   const auto remove = [&](ServerList& servers) {
     servers.by_free.erase(entry.free, number);
     servers.by_balance.erase(entry.balance, number);
   };
-  for (uint16_t gap : entry.gaps) {
-    remove(model.by_gap[gap]);
-    if (model.by_gap[gap].by_free.keys().empty())
-      model.gaps_present[gap / 64] &= ~(uint64_t{1} << gap % 64);
+  for (const Kind& kind : entry.kinds) {
+    Model& model = *models_[kind.model];
+    for (uint16_t gap : kind.gaps) {
+      remove(model.by_gap[gap]);
+      if (model.by_gap[gap].by_free.keys().empty())
+        model.gaps_present[gap / 64] &= ~(uint64_t{1} << gap % 64);
+    }
+    if (kind.whole != 0) remove(model.by_whole[kind.whole]);
+    remove(model.all);
   }
-  if (entry.whole != 0) remove(model.by_whole[entry.whole]);
-  remove(model.all);
+  if (entry.kinds.size() > 1) remove(mixed_);
 }
 
 }  // namespace tendril::pool

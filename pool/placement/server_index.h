@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers sorted by what is free on them, for strategy Snug. For each GPU model, servers are listed
-// by the gaps on their GPUs, by how many whole GPUs they have free, and all together. Each list is
-// kept in two orders. A change of one server touches only its own entries.
+// by the gaps on their GPUs, by how many whole GPUs they have free, and all together. A server with
+// several models is listed for each. Each list is kept in two orders. A change of one server
+// touches only its own entries.
 #pragma once
 
 #include <array>
@@ -42,15 +43,20 @@ struct ServerList {
 
 class ServerIndex {
  public:
-  struct Entry {
+  // What a server has of one model.
+  struct Kind {
     uint32_t model = 0;
+    uint32_t gpus = 0;
+    uint32_t whole = 0;          // GPUs without any lease
+    std::vector<uint16_t> gaps;  // the different ones on its GPUs, thousandths, none of 0
+  };
+  struct Entry {
     bool listed = false;
     int32_t free = 0;  // share free on all its GPUs, thousandths
     // Share free (thousandths) less what its free processors can serve. Above 0: GPUs will be left
     // over when the processors are used up. Below 0: processors will be left over.
     int32_t balance = 0;
-    uint32_t whole = 0;          // GPUs without any lease
-    std::vector<uint16_t> gaps;  // the different ones on its GPUs, thousandths, none of 0
+    std::vector<Kind> kinds;  // usually one
   };
   struct Model {
     std::array<ServerList, kGapSteps + 1> by_gap;  // a server is listed once for each of its gaps
@@ -67,17 +73,21 @@ class ServerIndex {
   size_t model_count() const { return models_.size(); }
   const Model& model(size_t number) const { return *models_[number]; }
   const Entry& entry(uint32_t server) const { return entries_[server]; }
+  // Servers with several models.
+  const ServerList& mixed() const { return mixed_; }
 
   // The gap of a GPU in thousandths, rounded down: what is free of its share and of its memory,
   // whichever is less. Not 0 while share is free: a slice may ask for no memory.
-  static uint32_t gap_of(const Server& server, const Gpu& gpu);
+  static uint32_t gap_of(const Gpu& gpu);
 
  private:
+  Kind& kind_of(Entry& entry, const Gpu& gpu);
   void list(uint32_t server);
   void unlist(uint32_t server);
 
   double cpu_milli_per_gpu_ = 0;
   std::vector<std::unique_ptr<Model>> models_;
+  ServerList mixed_;
   std::vector<Entry> entries_;
 };
 

@@ -88,8 +88,8 @@ bool Search::consider(uint32_t number, double cost, uint32_t gap) {
     return false;
   uint32_t gpu = 0;
   if (gap != 0) {
-    while (gpu < server.gpus.size() && (ServerIndex::gap_of(server, server.gpus[gpu]) != gap ||
-                                        !server.has_room(server.gpus[gpu], request_)))
+    while (gpu < server.gpus.size() &&
+           (ServerIndex::gap_of(server.gpus[gpu]) != gap || !server.has_room(gpu, request_)))
       ++gpu;
     if (gpu == server.gpus.size()) return false;
   } else if (!server.fits(request_)) {
@@ -158,6 +158,8 @@ class Snug final : public Strategy {
       if (request.models.empty() || request.slices == 0 ||
           std::find(request.models.begin(), request.models.end(), model) != request.models.end())
         look(search, index_.model(model), request);
+    // Its GPUs of several models may be enough together.
+    if (request.slices > 1) search.look_at_all(index_.mixed());
     if (!search.found()) return std::nullopt;
     const Server& server = fleet.server(search.server());
     if (request.slices == 1) return Piece{search.server(), {search.gpu()}, request.host};
@@ -183,12 +185,18 @@ class Snug final : public Strategy {
     // Sizes are rounded so that a slice of a third meets the gap of a third that it left.
     uint32_t from = request.share_millionths / kGapStep;
     uint32_t size = (request.share_millionths + kGapStep - 1) / kGapStep;
-    if (model.most_gpu_memory_bytes != 0) {
-      const double part = static_cast<double>(request.gpu_memory_bytes) /
-                          static_cast<double>(model.most_gpu_memory_bytes);
-      const auto of_memory = static_cast<uint32_t>(std::min(part, 1.0) * kGapSteps);
-      from = std::min(from, of_memory);
-      size = std::max(size, of_memory);
+    if (const uint64_t most = model.most_gpu_memory_bytes; most != 0) {
+      if (request.memory_follows_share) {
+        // Its memory is rounded down to pages.
+        const auto pages = static_cast<uint32_t>(kPageBytes * kGapSteps / most) + 1;
+        from = from > pages ? from - pages : 0;
+      } else {
+        const double part =
+            static_cast<double>(request.gpu_memory_bytes) / static_cast<double>(most);
+        const auto of_memory = static_cast<uint32_t>(std::min(part, 1.0) * kGapSteps);
+        from = request.share_millionths == 0 ? of_memory : std::min(from, of_memory);
+        size = std::max(size, of_memory);
+      }
     }
     from = std::max(from, 1U);
     for (uint32_t word = from / 64; word < model.gaps_present.size(); ++word) {

@@ -103,7 +103,7 @@ inline void expect_as_asked(const Fleet& fleet, const Request& request,
     EXPECT_TRUE(on.open);
     for (uint32_t gpu : piece.gpus) gpus.emplace_back(piece.server, gpu);
     if (!request.models.empty() && request.slices != 0) {
-      EXPECT_EQ(on.model, request.models[0]);
+      EXPECT_EQ(on.model(), request.models[0]);
     }
   }
   std::sort(gpus.begin(), gpus.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The integral of a rate under an exponential decay.
-#include "pool/queue/usage.h"
+#include "pool/engine/usage.h"
 
 #include <cmath>
 #include <numbers>
