@@ -90,11 +90,13 @@ function(tendril_header_library target folder header)
   target_include_directories(${target} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/header_libraries)
 endfunction()
 
-# A static library of this machine's packages, whose headers are in folders named FOLDER: one for
-# all architectures and one for this. The portable build cannot use the folders around them.
+# A static library of this machine's packages, whose headers are in folders named FOLDER (one for
+# all architectures and one for this), or whose one header is FOLDER.h. The portable build cannot
+# use the folders around them.
 function(tendril_static_library target folder archive)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/static_libraries/${folder})
-  file(GLOB headers /usr/include/${folder}/*.h /usr/include/*-linux-gnu/${folder}/*.h)
+  file(GLOB headers /usr/include/${folder}.h /usr/include/${folder}/*.h
+    /usr/include/*-linux-gnu/${folder}/*.h)
   foreach(header IN LISTS headers)
     get_filename_component(name ${header} NAME)
     file(CREATE_LINK ${header} ${CMAKE_BINARY_DIR}/static_libraries/${folder}/${name} SYMBOLIC)
