@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <mutex>
+
 #include "base/clock.h"
 #include "reception/log.h"
 
@@ -49,14 +51,79 @@ struct Reception::Entry {
   bool stranger = true, member = false;
   bool deferred = false;        // what it has sent is read when others have been served
   RequestPool* pool = nullptr;  // performs its request
+  uint64_t begun = 0;           // the number of the request that its handler has; 0: none
   uint64_t asked_ns = 0, told_ns = 0;
   wire::News told;
 };
 
+// What another thread has for a connection.
 struct Reception::Done {
+  enum class What { kPerformed, kAnswered, kNews, kNotice } what = What::kPerformed;
   uint64_t number = 0;
-  std::shared_ptr<session::ControlHandler> handler;
+  uint64_t request = 0;                              // kAnswered, kNews
+  std::shared_ptr<session::ControlHandler> handler;  // kPerformed
   session::Outcome outcome;
+  wire::News news;
+  std::vector<uint8_t> notice;
+};
+
+// Lives as long as anybody may put something in.
+struct Reception::Inbox {
+  void put(Done done) {
+    std::lock_guard<std::mutex> hold(mutex);
+    if (closed) return;
+    all.push_back(std::move(done));
+    if (all.size() == 1) eventfd_write(wake.get(), 1);
+  }
+  std::vector<Done> take() {
+    eventfd_t ignored = 0;
+    eventfd_read(wake.get(), &ignored);
+    std::vector<Done> taken;
+    std::lock_guard<std::mutex> hold(mutex);
+    taken.swap(all);
+    return taken;
+  }
+  void close() {
+    std::lock_guard<std::mutex> hold(mutex);
+    closed = true;
+    all.clear();
+  }
+
+  base::Fd wake;
+  std::mutex mutex;
+  bool closed = false;    // guarded by mutex
+  std::vector<Done> all;  // guarded by mutex
+};
+
+class Reception::Line final : public session::Caller {
+ public:
+  Line(std::shared_ptr<Inbox> inbox, uint64_t number) : inbox_(std::move(inbox)), number_(number) {}
+  void answer(uint64_t request, session::Outcome outcome) override {
+    Done done = to(Done::What::kAnswered, request);
+    done.outcome = std::move(outcome);
+    inbox_->put(std::move(done));
+  }
+  void tell(uint64_t request, const wire::News& news) override {
+    Done done = to(Done::What::kNews, request);
+    done.news = news;
+    inbox_->put(std::move(done));
+  }
+  void notice(std::vector<uint8_t> body) override {
+    Done done = to(Done::What::kNotice, 0);
+    done.notice = std::move(body);
+    inbox_->put(std::move(done));
+  }
+
+ private:
+  Done to(Done::What what, uint64_t request) const {
+    Done done;
+    done.what = what;
+    done.number = number_;
+    done.request = request;
+    return done;
+  }
+  const std::shared_ptr<Inbox> inbox_;
+  const uint64_t number_;
 };
 
 Reception::Reception(ReceptionOptions options)
@@ -64,6 +131,7 @@ Reception::Reception(ReceptionOptions options)
       strangers_(options_.strangers_max, options_.strangers_of_address),
       next_number_(kFirstConnection),
       buffer_(kBufferBytes),
+      inbox_(std::make_shared<Inbox>()),
       quick_("requests", kQuickThreads),
       lists_("lists", kListThreads),
       leases_("leases", kLeaseThreads),
@@ -75,10 +143,10 @@ base::Result<std::unique_ptr<Reception>> Reception::create(
     const std::vector<transport::Listener>* listeners, ReceptionOptions options) {
   std::unique_ptr<Reception> reception(new Reception(std::move(options)));
   reception->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  reception->wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!reception->epoll_.valid() || !reception->wake_.valid())
+  reception->inbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!reception->epoll_.valid() || !reception->inbox_->wake.valid())
     return base::errno_status(Code::kExhausted, "cannot create the loop of connections", errno);
-  Status status = reception->add(reception->wake_.get(), EPOLLIN, kWake);
+  Status status = reception->add(reception->inbox_->wake.get(), EPOLLIN, kWake);
   for (const transport::Listener& listener : *listeners) {
     if (!status.ok()) return status;
     fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
@@ -141,10 +209,10 @@ bool Reception::stop(int timeout_ms) {
   for (RequestPool* pool : {&attaches_, &leases_, &lists_, &quick_})
     ended = pool->stop(deadline.left_ms()) && ended;
   if (!ended) return false;
+  inbox_->close();
   busy_.clear();
+  for (const auto& [number, entry] : entries_) entry->handler->gone();
   entries_.clear();
-  std::lock_guard<std::mutex> hold(mutex_);
-  done_.clear();
   return true;
 }
 
@@ -188,6 +256,7 @@ void Reception::welcome(base::Fd fd) {
   entry->connection.keep_alive();
   const session::Peer& peer = entry->connection.peer();
   entry->handler = options_.handler(peer);
+  entry->handler->meet(std::make_shared<Line>(inbox_, entry->number));
   Conversation::Setting setting;
   setting.peer = peer;
   if (options_.seal) setting.seal = [this, peer = setting.peer] { return options_.seal(peer); };
@@ -356,6 +425,7 @@ void Reception::drop(Entry* entry) {
   busy_.erase(entry->number);
   strangers_.leave(entry->number);
   if (entry->member) --members_;
+  entry->handler->gone();
   // What a handler gives back at its end may wait for locks.
   if (entry->conversation->is_admitted()) {
     quick_.submit(0, [handler = entry->handler, leases = entry->conversation->leases()] {
@@ -416,46 +486,62 @@ void Reception::begin(Entry* entry, session::Message request) {
     conversation.complete(std::move(outcome), now_ns);
     return;
   }
-  entry->pool = pool_for(request.kind);
   entry->asked_ns = entry->told_ns = now_ns;
   entry->told = wire::News();
   busy_[entry->number] = entry;
+  const bool stranger = conversation.standing() == Standing::kStranger;
+  if (!stranger && entry->handler->defers(request.kind)) return defer(entry, std::move(request));
+  entry->pool = pool_for(request.kind);
   entry->pool->submit(entry->number, [this, number = entry->number, handler = entry->handler,
                                       facts = conversation.facts(), asked = std::move(request)] {
     Done done;
     done.number = number;
     done.handler = handler;
     done.outcome = session::perform(asked, *facts, handler.get());
-    std::lock_guard<std::mutex> hold(mutex_);
-    done_.push_back(std::move(done));
-    if (done_.size() == 1) eventfd_write(wake_.get(), 1);
+    inbox_->put(std::move(done));
   });
 }
 
+// Its handler answers later.
+void Reception::defer(Entry* entry, session::Message request) {
+  entry->begun = ++last_begun_;
+  const uint16_t kind = request.kind;
+  entry->handler->begin(
+      std::move(request), entry->conversation->facts(),
+      session::Later(std::make_shared<Line>(inbox_, entry->number), entry->begun, kind));
+}
+
 void Reception::take_done() {
-  eventfd_t ignored = 0;
-  eventfd_read(wake_.get(), &ignored);
-  std::vector<Done> done;
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    done.swap(done_);
+  for (Done& each : inbox_->take()) take(std::move(each));
+}
+
+void Reception::take(Done done) {
+  const auto found = entries_.find(done.number);
+  const bool performed = done.what == Done::What::kPerformed;
+  if (found == entries_.end() && performed) {  // the client is gone: give back what it was given
+    auto late = std::make_shared<Done>(std::move(done));
+    quick_.submit(0, [late] {
+      if (late->outcome.lease_id != 0)
+        late->handler->lease_connection_closed(late->outcome.lease_id);
+    });
   }
-  for (Done& each : done) {
-    const auto found = entries_.find(each.number);
-    if (found == entries_.end()) {  // the client is gone: give back what it was given
-      auto late = std::make_shared<Done>(std::move(each));
-      quick_.submit(0, [late] {
-        if (late->outcome.lease_id != 0)
-          late->handler->lease_connection_closed(late->outcome.lease_id);
-      });
-      continue;
-    }
-    Entry* const entry = found->second.get();
+  if (found == entries_.end()) return;
+  Entry* const entry = found->second.get();
+  const uint64_t now_ns = base::now_ns();
+  const bool wanted = performed || (entry->begun != 0 && entry->begun == done.request);
+  if (done.what == Done::What::kNotice) {
+    entry->conversation->notice(done.notice, now_ns);
+  } else if (wanted && done.what == Done::What::kNews) {
+    entry->told = done.news;
+    entry->told_ns = now_ns;
+    entry->conversation->tell(done.news, now_ns);
+  } else if (wanted) {
     entry->pool = nullptr;
+    entry->begun = 0;
     busy_.erase(entry->number);
-    entry->conversation->complete(std::move(each.outcome), base::now_ns());
-    advance(entry);
+    entry->conversation->complete(std::move(done.outcome), now_ns);
   }
+  advance(entry);
 }
 
 // ---- time ----
@@ -494,7 +580,9 @@ void Reception::tell_news(uint64_t now_ns) {
     if (now_ns - entry->asked_ns < kNewsAfterNs) continue;
     const auto place = places.find(number);
     wire::News news;
-    if (place != places.end())
+    if (entry->begun != 0 && !entry->told.text.empty())
+      news = entry->told;
+    else if (place != places.end())
       news = place->second;
     else if (entry->pool == &attaches_)
       news.text = "its worker is being started";

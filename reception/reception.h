@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -57,6 +56,8 @@ class Reception {
  private:
   struct Entry;
   struct Done;
+  struct Inbox;
+  class Line;
 
   explicit Reception(ReceptionOptions options);
   base::Status add(int fd, uint32_t events, uint64_t number);
@@ -76,6 +77,8 @@ class Reception {
   void advance(Entry* entry);
   bool send_to(Entry* entry);
   void begin(Entry* entry, session::Message request);
+  void defer(Entry* entry, session::Message request);
+  void take(Done done);
   void hand_over(Entry* entry);
   void drop(Entry* entry);
   void watch_as_needed(Entry* entry);
@@ -85,12 +88,13 @@ class Reception {
   RequestPool* pool_for(uint16_t kind);
 
   const ReceptionOptions options_;
-  base::Fd epoll_, wake_;
+  base::Fd epoll_;
   std::vector<const transport::Listener*> listeners_;
   std::vector<std::function<void()>> watched_;
   bool accepting_ = true;  // false: until the next tick, for want of descriptors
   std::unordered_map<uint64_t, std::unique_ptr<Entry>> entries_;
   std::map<uint64_t, Entry*> busy_;  // the entries whose requests are being performed
+  uint64_t last_begun_ = 0;          // the number of the last request that was deferred
   Strangers strangers_;
   std::deque<uint64_t> deferred_;  // have sent something, and are many from one address
   uint64_t next_number_;
@@ -98,8 +102,7 @@ class Reception {
   uint64_t ticked_ns_ = 0;
   std::vector<uint8_t> buffer_;
 
-  std::mutex mutex_;
-  std::vector<Done> done_;  // guarded by mutex_
+  const std::shared_ptr<Inbox> inbox_;  // what other threads have for connections
   // The pools are destroyed first: their tasks use everything above.
   RequestPool quick_, lists_, leases_, attaches_;
 };

@@ -57,6 +57,14 @@ struct ConnectOptions {
   transport::Shape link;  // simulates a longer line for the channels of an attached session
 };
 
+// How a request for a lease waits in a queue.
+struct LeaseWait {
+  int64_t limit_ms = -1;  // gives up after that; negative: never
+  // Gets each news of the server, also those that repeat. False: give up. On the waiting thread.
+  std::function<bool(const wire::News&)> news;
+  int cancel_fd = -1;  // gives up when it becomes readable
+};
+
 // A control connection after a successful hello. It owns its descriptor and can only be moved.
 class Control {
  public:
@@ -69,6 +77,16 @@ class Control {
   virtual base::Result<double> ping_us() = 0;
   virtual base::Result<wire::ListReply> list() = 0;
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
+  // The same, for a server that may let it wait for hours. It fails when the server says nothing
+  // for 20 s (kTimeout), at the limit (kTimeout), when it was given up (kUnavailable), and when the
+  // connection is lost (kClosed). After a failure that is no answer the connection is shut down, so
+  // the server forgets the request. `gave_up`: the limit, the news or the descriptor ended it.
+  virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request,
+                                               const LeaseWait& wait, bool* gave_up) = 0;
+  // The body of the next notice that the server sent unasked. kTimeout: none came in that time, 0:
+  // is there now; kClosed: the server ended the connection. Poll fd() for it, and call it until it
+  // says kTimeout.
+  virtual base::Result<std::vector<uint8_t>> notice(int timeout_ms) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
   // A request that this room does not know. The body of the answer.
@@ -78,7 +96,7 @@ class Control {
   // The server's proven identity ("spiffe://POOL/server/NAME"); empty: it has shown none.
   virtual std::string proven_server() const = 0;
   virtual int fd() const = 0;    // becomes readable when the server ends the connection
-  virtual bool has_ended() = 0;  // whether it has; does not wait
+  virtual bool has_ended() = 0;  // whether it has; does not wait; drops notices
 };
 
 // Everything a Lane needs, ready to use.

@@ -152,6 +152,18 @@ Status Connection::receive_some(void* into, size_t bytes, const Deadline& deadli
   return Status();
 }
 
+Status Connection::await(int other, const Deadline& deadline) {
+  if (!plain_.empty()) return Status();
+  for (;;) {
+    pollfd waiting[] = {{fd_.get(), POLLIN, 0}, {other, POLLIN, 0}};
+    const int ready = poll(waiting, other < 0 ? 1 : 2, deadline.left_ms());
+    if (ready > 0 && other >= 0 && waiting[1].revents != 0)
+      return Status(Code::kUnavailable, "the wait was given up");
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
+    if (deadline.passed()) return Status(Code::kTimeout, "the peer does not answer");
+  }
+}
+
 Status Connection::receive_any(void* into, size_t bytes, const Deadline& deadline, size_t* got) {
   *got = 0;
   while (seal_ != nullptr) {

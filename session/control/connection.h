@@ -54,6 +54,9 @@ class Connection {
   // Receives as much as comes at once. *riding stays invalid if no descriptor came.
   base::Status receive_some(void* into, size_t bytes, const base::Deadline& deadline, size_t* got,
                             base::Fd* riding);
+  // Waits until something can be received (or the end be seen). kTimeout; kUnavailable: `other`,
+  // unless it is -1, became readable before.
+  base::Status await(int other, const base::Deadline& deadline);
   // Receives what there is, at least one byte.
   base::Status receive_any(void* into, size_t bytes, const base::Deadline& deadline, size_t* got);
 

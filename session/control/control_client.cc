@@ -2,6 +2,8 @@
 // See control_client.h. Each way in which a hello can fail has its own message.
 #include "session/control/control_client.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "session/control/patience.h"
 #include "transport/tcp/listener.h"
@@ -14,7 +16,9 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr int kLeaseMs = 60'000;  // a lease may wait for a worker to start
+constexpr int kLeaseMs = 60'000;    // a lease may wait for a worker to start
+constexpr int kSilenceMs = 20'000;  // of a server that says every five seconds why one waits
+constexpr size_t kNoticesMax = 64;  // kept while an answer is due
 constexpr size_t kListedMax = 200'000;
 
 template <typename Reply>
@@ -148,6 +152,10 @@ Result<Message> ControlClient::read_answer(int timeout_ms) {
   Patience patience(endpoint_.text, base::now_ns());
   for (;;) {
     Result<Message> message = receive_message(&connection_, Deadline(timeout_ms), answer_ms());
+    if (message.ok() && message->kind == kNoticeMessage) {
+      if (notices_.size() < kNoticesMax) notices_.push_back(std::move(message->body));
+      continue;
+    }
     if (!message.ok() || message->kind != wire::kNewsKind) return message;
     wire::News news;
     if (!message->read(&news)) return strange("sent malformed news");
@@ -156,12 +164,17 @@ Result<Message> ControlClient::read_answer(int timeout_ms) {
   }
 }
 
+Status ControlClient::with_server(const Status& status) const {
+  return Status(status.code(),
+                base::format("%s: %s", endpoint_.text.c_str(), status.message().c_str()));
+}
+
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
-  Result<Message> message = read_answer(timeout_ms);
-  if (!message.ok()) {
-    return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(),
-                                                        message.status().message().c_str()));
-  }
+  return checked(read_answer(timeout_ms), request);
+}
+
+Result<Message> ControlClient::checked(Result<Message> message, wire::Request request) const {
+  if (!message.ok()) return with_server(message.status());
   if (message->code != Code::kOk) {
     return Status(message->code,
                   base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
@@ -176,10 +189,7 @@ Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint
   Status sent =
       send_message(&connection_, uint16_t(request), Code::kOk, body, Deadline(answer_ms()));
   // A refusal may be waiting even if the server reads no more.
-  if (!sent.ok() && sent.code() != Code::kClosed) {
-    return Status(sent.code(),
-                  base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
-  }
+  if (!sent.ok() && sent.code() != Code::kClosed) return with_server(sent);
   return read_reply(request, timeout_ms);
 }
 
@@ -256,6 +266,59 @@ Result<wire::ListReply> ControlClient::list() {
 Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request) {
   return decoded<wire::LeaseReply>(ask(wire::Request::kLease, wire::encode(request), kLeaseMs),
                                    strange("sent a malformed lease"));
+}
+
+Result<Message> ControlClient::await_answer(const LeaseWait& wait, bool* gave_up) {
+  const Deadline limit(wait.limit_ms < 0 ? -1 : int(std::min<int64_t>(wait.limit_ms, INT32_MAX)));
+  std::string reason;
+  for (;;) {
+    const int left_ms = limit.left_ms();
+    const bool limited = left_ms >= 0 && left_ms < kSilenceMs;
+    const Status ready =
+        connection_.await(wait.cancel_fd, Deadline(limited ? left_ms : kSilenceMs));
+    *gave_up = ready.code() == Code::kUnavailable || (ready.code() == Code::kTimeout && limited);
+    if (ready.code() == Code::kTimeout && limited) {
+      return Status(Code::kTimeout, "no lease within the time that it may wait" +
+                                        (reason.empty() ? reason : ": " + reason));
+    }
+    if (!ready.ok()) return ready;
+    Result<Message> message = receive_message(&connection_, Deadline(answer_ms()), answer_ms());
+    if (!message.ok()) return message;
+    if (message->kind == kNoticeMessage && notices_.size() < kNoticesMax)
+      notices_.push_back(std::move(message->body));
+    if (message->kind == kNoticeMessage) continue;
+    if (message->kind != wire::kNewsKind) return message;
+    wire::News news;
+    if (!message->read(&news)) return strange("sent malformed news");
+    reason = base::printable(news.text, wire::kNewsTextBytesMax);
+    *gave_up = wait.news && !wait.news(news);
+    if (*gave_up) return Status(Code::kUnavailable, "the wait was given up");
+  }
+}
+
+Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request,
+                                              const LeaseWait& wait, bool* gave_up) {
+  *gave_up = false;
+  const Status sent = send_message(&connection_, uint16_t(wire::Request::kLease), Code::kOk,
+                                   wire::encode(request), Deadline(answer_ms()));
+  if (!sent.ok() && sent.code() != Code::kClosed) return with_server(sent);
+  Result<Message> message = await_answer(wait, gave_up);
+  if (!message.ok()) connection_.shutdown();
+  return decoded<wire::LeaseReply>(checked(std::move(message), wire::Request::kLease),
+                                   strange("sent a malformed lease"));
+}
+
+Result<std::vector<uint8_t>> ControlClient::notice(int timeout_ms) {
+  while (notices_.empty()) {
+    const Status ready = connection_.await(-1, Deadline(timeout_ms));
+    if (!ready.ok()) return ready;
+    Result<Message> message = receive_message(&connection_, Deadline(answer_ms()), answer_ms());
+    if (!message.ok()) return with_server(message.status());
+    if (message->kind == kNoticeMessage) notices_.push_back(std::move(message->body));
+  }
+  std::vector<uint8_t> body = std::move(notices_.front());
+  notices_.pop_front();
+  return body;
 }
 
 Status ControlClient::release(uint64_t lease_id) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,9 @@ class ControlClient final : public Control {
   base::Result<double> ping_us() override;
   base::Result<wire::ListReply> list() override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
+  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request, const LeaseWait& wait,
+                                       bool* gave_up) override;
+  base::Result<std::vector<uint8_t>> notice(int timeout_ms) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
@@ -57,6 +61,9 @@ class ControlClient final : public Control {
                          const base::Deadline& deadline);
   // Reads the next message that is not news.
   base::Result<Message> read_answer(int timeout_ms);
+  base::Result<Message> await_answer(const LeaseWait& wait, bool* gave_up);
+  base::Status with_server(const base::Status& status) const;
+  base::Result<Message> checked(base::Result<Message> message, wire::Request request) const;
   base::Result<wire::ListReply> list_part(const wire::ListRequest& request);
   int answer_ms() const {
     return options_.answer_ms > 0 ? options_.answer_ms : options_.timeout_ms;
@@ -67,6 +74,7 @@ class ControlClient final : public Control {
   ConnectOptions options_;
   wire::Hello hello_;
   Hellos hellos_;
+  std::deque<std::vector<uint8_t>> notices_;  // came before an answer
 };
 
 }  // namespace tendril::session

@@ -23,18 +23,35 @@ Outcome refused(uint16_t kind, const Status& status) {
   return outcome;
 }
 
+Outcome answered(uint16_t kind, std::vector<uint8_t> body) {
+  Outcome outcome;
+  outcome.kind = kind;
+  outcome.body = std::move(body);
+  return outcome;
+}
+
+Later& Later::operator=(Later&& other) noexcept {
+  give_up();
+  caller_ = std::move(other.caller_);
+  request_ = other.request_;
+  kind_ = other.kind_;
+  return *this;
+}
+
+void Later::finish(Outcome outcome) {
+  const std::shared_ptr<Caller> caller = std::move(caller_);
+  if (caller != nullptr) caller->answer(request_, std::move(outcome));
+}
+
+void Later::give_up() {
+  if (valid()) refuse(Status(Code::kUnavailable, "the server ends, and leaves this unanswered"));
+}
+
 namespace {
 
 Outcome malformed(uint16_t kind) {
   Outcome outcome = refused(kind, Status(Code::kInvalid, "the request is malformed"));
   outcome.ends = true;
-  return outcome;
-}
-
-Outcome answered(uint16_t kind, std::vector<uint8_t> body = {}) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.body = std::move(body);
   return outcome;
 }
 

@@ -40,12 +40,81 @@ struct Facts {
   std::vector<uint8_t> client_hello, server_hello;  // the bodies as they were sent
 };
 
-// What answers the requests of one connection in the daemon, one at a time. hello, apis and admit
-// are called on the thread of all connections and must not block. The others run on other threads
-// and may block.
+// What a request came to: an answer, and what becomes of the connection.
+struct Outcome {
+  uint16_t kind = 0;
+  base::Code code = base::Code::kOk;
+  std::vector<uint8_t> body;  // a text for people unless `code` is kOk
+  base::Fd riding;            // travels with the answer
+  bool ends = false;          // the connection ends after the answer
+  uint64_t lease_id = 0;      // a lease that lives while the connection does; 0: none
+  // After the answer the connection belongs to a session, as its command lane or a bulk channel.
+  enum class Handover { kNone, kAttached, kJoined } handover = Handover::kNone;
+  uint64_t session_id = 0;
+  wire::JoinRequest join;
+  std::string keys;  // that seal the bytes of the connection from then on
+};
+
+// The answers to a request.
+Outcome refused(uint16_t kind, const base::Status& status);
+Outcome answered(uint16_t kind, std::vector<uint8_t> body = {});
+
+// A connection as threads reach it that answer later, or tell what was not asked. Any thread. What
+// comes after the connection's end, or to a request that was answered, is dropped.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  // Answers the request that was begun with that number.
+  virtual void answer(uint64_t request, Outcome outcome) = 0;
+  // Says why it waits. The last news is repeated while it waits.
+  virtual void tell(uint64_t request, const wire::News& news) = 0;
+  // Sends a notice (kNoticeMessage) to whoever holds the connection.
+  virtual void notice(std::vector<uint8_t> body) = 0;
+};
+
+// Where the answer to one request goes that its handler has taken. It is answered once; if it is
+// destroyed before, the request is refused. Any thread, one at a time.
+class Later {
+ public:
+  Later() = default;
+  Later(std::shared_ptr<Caller> caller, uint64_t request, uint16_t kind)
+      : caller_(std::move(caller)), request_(request), kind_(kind) {}
+  Later(Later&& other) noexcept = default;
+  Later& operator=(Later&& other) noexcept;
+  ~Later() { give_up(); }
+
+  bool valid() const { return caller_ != nullptr; }
+  uint16_t kind() const { return kind_; }
+  void tell(const wire::News& news) const {
+    if (valid()) caller_->tell(request_, news);
+  }
+  void answer(std::vector<uint8_t> body) { finish(answered(kind_, std::move(body))); }
+  void refuse(const base::Status& status) { finish(refused(kind_, status)); }
+
+ private:
+  void finish(Outcome outcome);
+  void give_up();
+
+  std::shared_ptr<Caller> caller_;
+  uint64_t request_ = 0;
+  uint16_t kind_ = 0;
+};
+
+// What answers the requests of one connection, one at a time. hello, apis, admit, meet, defers,
+// begin and gone are called on the thread of all connections and must not block. The others run on
+// other threads and may block.
 class ControlHandler {
  public:
   virtual ~ControlHandler() = default;
+  // How other threads reach this connection. Called once, before anything else.
+  virtual void meet(std::shared_ptr<Caller> /*caller*/) {}
+  // Whether a request of that kind is begun here and answered later. Others are performed. A
+  // stranger's never is.
+  virtual bool defers(uint16_t /*kind*/) { return false; }
+  virtual void begin(Message request, std::shared_ptr<const Facts> facts, Later later);
+  // The connection has ended, or belongs to a session. Its request, if one is begun, needs no
+  // answer.
+  virtual void gone() {}
   virtual wire::Hello hello() = 0;
   // The APIs that sessions may use. A request for another API, or with another description of its
   // calls, is refused before `attach` is called.
@@ -90,6 +159,11 @@ class ControlHandler {
   }
 };
 
+inline void ControlHandler::begin(Message /*request*/, std::shared_ptr<const Facts> /*facts*/,
+                                  Later later) {
+  later.refuse(no_such());
+}
+
 inline base::Result<std::vector<uint8_t>> ControlHandler::other(const Message& /*request*/,
                                                                 const Facts& facts) {
   return base::Status(base::Code::kUnsupported,
@@ -97,23 +171,6 @@ inline base::Result<std::vector<uint8_t>> ControlHandler::other(const Message& /
                           ") does not know the request; it is older than the client");
 }
 
-// What a request came to: an answer, and what becomes of the connection.
-struct Outcome {
-  uint16_t kind = 0;
-  base::Code code = base::Code::kOk;
-  std::vector<uint8_t> body;  // a text for people unless `code` is kOk
-  base::Fd riding;            // travels with the answer
-  bool ends = false;          // the connection ends after the answer
-  uint64_t lease_id = 0;      // a lease that lives while the connection does; 0: none
-  // After the answer the connection belongs to a session, as its command lane or a bulk channel.
-  enum class Handover { kNone, kAttached, kJoined } handover = Handover::kNone;
-  uint64_t session_id = 0;
-  wire::JoinRequest join;
-  std::string keys;  // that seal the bytes of the connection from then on
-};
-
-// The answer that refuses a request.
-Outcome refused(uint16_t kind, const base::Status& status);
 // Performs a request. May block as long as the handler does. Any thread, one at a time for each
 // handler.
 Outcome perform(const Message& request, const Facts& facts, ControlHandler* handler);
