@@ -52,6 +52,7 @@ struct Reception::Entry {
   bool deferred = false;        // what it has sent is read when others have been served
   RequestPool* pool = nullptr;  // performs its request
   uint64_t begun = 0;           // the number of the request that its handler has; 0: none
+  bool has_news = false;        // `told` is its handler's
   uint64_t asked_ns = 0, told_ns = 0;
   wire::News told;
 };
@@ -64,7 +65,7 @@ struct Reception::Done {
   std::shared_ptr<session::ControlHandler> handler;  // kPerformed
   session::Outcome outcome;
   wire::News news;
-  std::vector<uint8_t> notice;
+  wire::Notice notice;
 };
 
 // Lives as long as anybody may put something in.
@@ -108,9 +109,9 @@ class Reception::Line final : public session::Caller {
     done.news = news;
     inbox_->put(std::move(done));
   }
-  void notice(std::vector<uint8_t> body) override {
+  void notice(const wire::Notice& notice) override {
     Done done = to(Done::What::kNotice, 0);
-    done.notice = std::move(body);
+    done.notice = notice;
     inbox_->put(std::move(done));
   }
 
@@ -533,11 +534,13 @@ void Reception::take(Done done) {
     entry->conversation->notice(done.notice, now_ns);
   } else if (wanted && done.what == Done::What::kNews) {
     entry->told = done.news;
+    entry->has_news = true;
     entry->told_ns = now_ns;
     entry->conversation->tell(done.news, now_ns);
   } else if (wanted) {
     entry->pool = nullptr;
     entry->begun = 0;
+    entry->has_news = false;
     busy_.erase(entry->number);
     entry->conversation->complete(std::move(done.outcome), now_ns);
   }
@@ -580,7 +583,7 @@ void Reception::tell_news(uint64_t now_ns) {
     if (now_ns - entry->asked_ns < kNewsAfterNs) continue;
     const auto place = places.find(number);
     wire::News news;
-    if (entry->begun != 0 && !entry->told.text.empty())
+    if (entry->has_news)
       news = entry->told;
     else if (place != places.end())
       news = place->second;

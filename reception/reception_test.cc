@@ -239,6 +239,13 @@ TEST_F(ReceptionTest, NewsMayEndTheWait) {
   server.join();
 }
 
+wire::Notice notice(const char* text) {
+  wire::Notice notice;
+  notice.lease_id = 5;
+  notice.text = text;
+  return notice;
+}
+
 TEST_F(ReceptionTest, NoticesReachAConnectionAtAnyTime) {
   auto control = connect();
   EXPECT_EQ(control->notice(0).status().code(), Code::kTimeout);
@@ -247,16 +254,16 @@ TEST_F(ReceptionTest, NoticesReachAConnectionAtAnyTime) {
     std::lock_guard<std::mutex> hold(desk_.mutex);
     caller = desk_.met.at(0);
   }
-  caller->notice({1, 2});
-  caller->notice({3});
+  caller->notice(notice("first"));
+  caller->notice(notice("second"));
   EXPECT_EQ(control->list()->server, "desk");  // they are kept while an answer is due
-  EXPECT_EQ(control->notice(5000).value(), (std::vector<uint8_t>{1, 2}));
-  EXPECT_EQ(control->notice(5000).value(), (std::vector<uint8_t>{3}));
+  EXPECT_EQ(control->notice(5000)->text, "first");
+  EXPECT_EQ(control->notice(5000)->text, "second");
   EXPECT_EQ(control->notice(0).status().code(), Code::kTimeout);
   EXPECT_FALSE(control->has_ended());
   end();
   EXPECT_EQ(control->notice(5000).status().code(), Code::kClosed);
-  caller->notice({4});  // nobody is there
+  caller->notice(notice("third"));  // nobody is there
 }
 
 TEST_F(ReceptionTest, AStrangeAnswerToNothingIsDropped) {

@@ -15,6 +15,7 @@
 #include "transport/registry.h"
 #include "transport/testing/shaped.h"
 #include "wire/control.h"
+#include "wire/pool.h"
 
 namespace tendril::session {
 
@@ -83,10 +84,10 @@ class Control {
   // the server forgets the request. `gave_up`: the limit, the news or the descriptor ended it.
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request,
                                                const LeaseWait& wait, bool* gave_up) = 0;
-  // The body of the next notice that the server sent unasked. kTimeout: none came in that time, 0:
+  // The next notice that the server sent unasked. kTimeout: none came in that time, 0:
   // is there now; kClosed: the server ended the connection. Poll fd() for it, and call it until it
   // says kTimeout.
-  virtual base::Result<std::vector<uint8_t>> notice(int timeout_ms) = 0;
+  virtual base::Result<wire::Notice> notice(int timeout_ms) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
   virtual base::Status change(const wire::ChangeRequest& request) = 0;
   // A request that this room does not know. The body of the answer.

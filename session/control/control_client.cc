@@ -152,8 +152,8 @@ Result<Message> ControlClient::read_answer(int timeout_ms) {
   Patience patience(endpoint_.text, base::now_ns());
   for (;;) {
     Result<Message> message = receive_message(&connection_, Deadline(timeout_ms), answer_ms());
-    if (message.ok() && message->kind == kNoticeMessage) {
-      if (notices_.size() < kNoticesMax) notices_.push_back(std::move(message->body));
+    if (message.ok() && message->kind == wire::kNoticeKind) {
+      if (!keep_notice(*message)) return strange("sent a malformed notice");
       continue;
     }
     if (!message.ok() || message->kind != wire::kNewsKind) return message;
@@ -284,9 +284,10 @@ Result<Message> ControlClient::await_answer(const LeaseWait& wait, bool* gave_up
     if (!ready.ok()) return ready;
     Result<Message> message = receive_message(&connection_, Deadline(answer_ms()), answer_ms());
     if (!message.ok()) return message;
-    if (message->kind == kNoticeMessage && notices_.size() < kNoticesMax)
-      notices_.push_back(std::move(message->body));
-    if (message->kind == kNoticeMessage) continue;
+    if (message->kind == wire::kNoticeKind) {
+      if (!keep_notice(*message)) return strange("sent a malformed notice");
+      continue;
+    }
     if (message->kind != wire::kNewsKind) return message;
     wire::News news;
     if (!message->read(&news)) return strange("sent malformed news");
@@ -308,17 +309,26 @@ Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request,
                                    strange("sent a malformed lease"));
 }
 
-Result<std::vector<uint8_t>> ControlClient::notice(int timeout_ms) {
+bool ControlClient::keep_notice(const Message& message) {
+  wire::Notice notice;
+  if (!message.read(&notice)) return false;
+  notice.text = cleaned(notice.text);
+  if (notices_.size() < kNoticesMax) notices_.push_back(std::move(notice));
+  return true;
+}
+
+Result<wire::Notice> ControlClient::notice(int timeout_ms) {
   while (notices_.empty()) {
     const Status ready = connection_.await(-1, Deadline(timeout_ms));
     if (!ready.ok()) return ready;
     Result<Message> message = receive_message(&connection_, Deadline(answer_ms()), answer_ms());
     if (!message.ok()) return with_server(message.status());
-    if (message->kind == kNoticeMessage) notices_.push_back(std::move(message->body));
+    if (message->kind == wire::kNoticeKind && !keep_notice(*message))
+      return strange("sent a malformed notice");
   }
-  std::vector<uint8_t> body = std::move(notices_.front());
+  wire::Notice first = std::move(notices_.front());
   notices_.pop_front();
-  return body;
+  return first;
 }
 
 Status ControlClient::release(uint64_t lease_id) {

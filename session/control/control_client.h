@@ -36,7 +36,7 @@ class ControlClient final : public Control {
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request, const LeaseWait& wait,
                                        bool* gave_up) override;
-  base::Result<std::vector<uint8_t>> notice(int timeout_ms) override;
+  base::Result<wire::Notice> notice(int timeout_ms) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   base::Result<std::vector<uint8_t>> other(uint16_t kind, const std::vector<uint8_t>& body,
@@ -61,6 +61,8 @@ class ControlClient final : public Control {
                          const base::Deadline& deadline);
   // Reads the next message that is not news.
   base::Result<Message> read_answer(int timeout_ms);
+  // Keeps a notice. False: it is malformed.
+  bool keep_notice(const Message& message);
   base::Result<Message> await_answer(const LeaseWait& wait, bool* gave_up);
   base::Status with_server(const base::Status& status) const;
   base::Result<Message> checked(base::Result<Message> message, wire::Request request) const;
@@ -74,7 +76,7 @@ class ControlClient final : public Control {
   ConnectOptions options_;
   wire::Hello hello_;
   Hellos hellos_;
-  std::deque<std::vector<uint8_t>> notices_;  // came before an answer
+  std::deque<wire::Notice> notices_;  // came before an answer
 };
 
 }  // namespace tendril::session

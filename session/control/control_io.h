@@ -26,9 +26,6 @@ struct Message {
   }
 };
 
-// From a server to the holder of a lease, unasked: what becomes of the lease.
-inline constexpr uint16_t kNoticeMessage = 0x8001;
-
 std::vector<uint8_t> pack(uint16_t kind, base::Code code, const void* body, size_t bytes);
 base::Status send_message(Connection* connection, uint16_t kind, base::Code code,
                           const std::vector<uint8_t>& body, const base::Deadline& deadline);

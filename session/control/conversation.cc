@@ -180,9 +180,10 @@ void Conversation::tell(const wire::News& news, uint64_t now_ns) {
   say(wire::kNewsKind, Code::kOk, body.data(), body.size(), now_ns);
 }
 
-void Conversation::notice(const std::vector<uint8_t>& body, uint64_t now_ns) {
+void Conversation::notice(const wire::Notice& notice, uint64_t now_ns) {
   if (facts_ == nullptr || !hears_news_ || ending_ || handing_over_ || is_full()) return;
-  say(kNoticeMessage, Code::kOk, body.data(), body.size(), now_ns);
+  const std::vector<uint8_t> body = wire::encode(notice);
+  say(wire::kNoticeKind, Code::kOk, body.data(), body.size(), now_ns);
 }
 
 void Conversation::say(uint16_t kind, Code code, const void* body, size_t bytes, uint64_t now_ns) {

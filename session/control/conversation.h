@@ -43,7 +43,7 @@ class Conversation {
   // Tells the client why its request waits, if it wants to know.
   void tell(const wire::News& news, uint64_t now_ns);
   // Sends what the client did not ask for, if it hears news.
-  void notice(const std::vector<uint8_t>& body, uint64_t now_ns);
+  void notice(const wire::Notice& notice, uint64_t now_ns);
 
   // What to send now. *riding: a descriptor that goes with the first byte, or -1.
   const uint8_t* output(size_t* bytes, int* riding) const;

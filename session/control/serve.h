@@ -68,8 +68,8 @@ class Caller {
   virtual void answer(uint64_t request, Outcome outcome) = 0;
   // Says why it waits. The last news is repeated while it waits.
   virtual void tell(uint64_t request, const wire::News& news) = 0;
-  // Sends a notice (kNoticeMessage) to whoever holds the connection.
-  virtual void notice(std::vector<uint8_t> body) = 0;
+  // Tells the peer what becomes of a lease, unasked.
+  virtual void notice(const wire::Notice& notice) = 0;
 };
 
 // Where the answer to one request goes that its handler has taken. It is answered once; if it is
