@@ -55,7 +55,9 @@ struct ServeOptions {
   std::vector<std::string> listen, unix_paths, trusted_networks;
   std::string encrypt;
   uint16_t port = 7433;
-  std::string identity, pool, providers;
+  std::string identity, pool_name, providers;
+  std::vector<std::string> pools, labels;
+  std::string name, advertise, drain = "0";
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
   std::string code_memory, packed_control, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;

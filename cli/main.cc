@@ -100,6 +100,7 @@ class CommandLine {
   void add_serve_access(CLI::App* sub);
   void add_serve_identity(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
+  void add_serve_pool(CLI::App* sub);
   void add_run();
   void add_env();
   void add_views();
@@ -198,6 +199,31 @@ void CommandLine::add_serve() {
   add_serve_isolation(sub);
   add_serve_access(sub);
   add_serve_switches(sub);
+  add_serve_pool(sub);
+}
+
+void CommandLine::add_serve_pool(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_option("--pool", o.pools,
+                  "Lend for a pool: the addresses of its schedulers, with commas between them")
+      ->type_name("HOST[:PORT],...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--name", o.name,
+                  "This server's name in its pool, if no certificate says it (default: this "
+                  "host's)")
+      ->type_name("NAME");
+  sub->add_option("--advertise", o.advertise,
+                  "Where the pool's clients reach this server (default: this host's name and the "
+                  "port)")
+      ->type_name("HOST[:PORT]");
+  sub->add_option("--label", o.labels, "A label that filters of requests can name; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  sub->add_option("--drain", o.drain,
+                  "After SIGTERM: take no new leases, and wait this long for the others to end. A "
+                  "second signal ends them at once (default: 0)")
+      ->type_name("DURATION");
 }
 
 void CommandLine::add_serve_isolation(CLI::App* sub) {
@@ -253,7 +279,9 @@ void CommandLine::add_serve_identity(CLI::App* sub) {
                   "Folder with this server's identity, made if it is not there (or "
                   "TENDRIL_IDENTITY; default: tendril/identity in this user's configuration)")
       ->type_name("FOLDER");
-  sub->add_option("--pool", o.pool, "Name of a new pool (default: this host's)");
+  sub->add_option("--pool-name", o.pool_name,
+                  "Name of the pool whose authority is made here (default: this host's)")
+      ->type_name("NAME");
   sub->add_option("--providers", o.providers, "File with the identity providers to accept")
       ->type_name("FILE");
 }

@@ -59,7 +59,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.unix_paths = options.unix_paths;
   out.token_file = options.token_file;
   out.identity_folder = options.identity;
-  out.pool = options.pool;
+  out.pool_name = options.pool_name;
   out.providers_file = options.providers;
   out.isolation = {options.worker_user, options.weak_isolation};
   out.policy_file = options.policy;

@@ -245,7 +245,7 @@ Status DaemonImpl::open_doors() {
     if (!listener.loopback && listener.port != 0) options.others_may_come = true;
   }
   options.identity_folder = options_.identity_folder;
-  options.pool = options_.pool;
+  options.pool = options_.pool_name;
   options.providers_file = options_.providers_file;
   options.address = options.others_may_come ? host_ : "127.0.0.1";
   if (port_ != wire::kDefaultPort) options.address += ":" + std::to_string(port_);

@@ -27,7 +27,7 @@ struct DaemonOptions {
   std::vector<std::string> unix_paths;
   std::string token_file;
   // Identities (reception/doors.h): their folder, the name of a new pool, the file of providers.
-  std::string identity_folder, pool, providers_file;
+  std::string identity_folder, pool_name, providers_file;
   std::string policy_file;          // empty: no policy
   std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"

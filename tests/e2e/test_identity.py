@@ -63,7 +63,7 @@ class Folders(unittest.TestCase):
 
 class Life(Folders):
     def test_the_first_user_types_what_the_server_prints(self):
-        server = self.serve("a", "--pool", "lab")
+        server = self.serve("a", "--pool-name", "lab")
         self.assertRegex(server.log(), rf"tendril join 127.0.0.1:\d+ --token {JOIN_TOKEN}")
         words = next(line for line in server.log().splitlines() if "tendril join" in line).split()
         at = words.index("join")
@@ -115,7 +115,7 @@ class Life(Folders):
         )
 
     def test_two_servers_of_a_pool(self):
-        first = self.serve("a", "--pool", "lab")
+        first = self.serve("a", "--pool-name", "lab")
         self.joined(first, "b", "a", "gpu2", "--role", "server")
         second = self.serve("b")
         self.assertIn("server 'gpu2'", second.log())
@@ -167,14 +167,14 @@ class Life(Folders):
         self.assert_refused(self.ls(server, "bob"), "expired")
 
     def test_who_stands_in_for_a_server_is_refused(self):
-        server = self.serve("a", "--pool", "lab")
+        server = self.serve("a", "--pool-name", "lab")
         self.joined(server, "bob", "a", "bob")
-        impostor = self.serve("b", "--pool", "lab")  # the same name, another authority
+        impostor = self.serve("b", "--pool-name", "lab")  # the same name, another authority
         self.assert_refused(self.ls(impostor, "bob"), "foreign")
 
     def test_a_foreign_certificate_is_refused(self):
-        server = self.serve("a", "--pool", "lab")
-        other = self.serve("b", "--pool", "lab")
+        server = self.serve("a", "--pool-name", "lab")
+        other = self.serve("b", "--pool-name", "lab")
         self.joined(other, "bob", "b", "bob")
         # It believes the first server, and shows what the second one's authority gave it.
         ours = pathlib.Path(self.folder("a")) / "authority/certificate.pem"
@@ -376,7 +376,7 @@ gpu-admins = "admin"
 """,
             encoding="ascii",
         )
-        self.server = self.serve("a", "--pool", "lab", "--providers", file)
+        self.server = self.serve("a", "--pool-name", "lab", "--providers", file)
         _, out, _ = self.identity("a", "whoami", "--json")
         self.pin = json.loads(out)["identities"][0]["pin"]
         # The first key set is fetched a moment after the start.
