@@ -53,6 +53,7 @@ class When {
 
   std::string text_;
   std::vector<Part> parts_;
+  bool always_ = false;  // days of a week alone cover all of it
 };
 
 // A moment as people write it: "now", "18:00" (the next one), "Mon 18:00", "2026-12-24 18:00",
