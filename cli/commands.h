@@ -29,8 +29,17 @@ struct SliceOptions {
   int priority = 0;
 };
 
+// What is asked of a pool (config/pool_settings.h). Empty: as the environment says.
+struct PoolOptions {
+  std::string filter, user_class, account, longest, wait;
+  bool one_server = false, pack = false, spread = false;
+};
+
 struct RunOptions : CommonOptions {
   SliceOptions slice;
+  PoolOptions pool;
+  std::string signal;
+  bool requeue = false;
   bool verbose = false;
   std::vector<std::string> program;
 };
@@ -48,6 +57,7 @@ struct HoldOptions : CommonOptions {
 
 struct EnvOptions : CommonOptions {
   SliceOptions slice;
+  PoolOptions pool;
   bool docker = false, show_token = false;
 };
 

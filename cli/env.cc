@@ -13,6 +13,7 @@
 #include "cli/environment.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
+#include "config/pool_settings.h"
 #include "config/quantity.h"
 #include "view/json.h"
 
@@ -53,6 +54,23 @@ base::Result<Variables> slice_variables(const SliceOptions& slice, const std::st
   if (slice.priority != 0)
     variables.emplace_back("TENDRIL_PRIORITY", std::to_string(slice.priority));
   return variables;
+}
+
+base::Status add_pool_variables(const PoolOptions& options, Variables* variables) {
+  auto settings = pool_settings(options);
+  if (!settings.ok()) return settings.status();
+  const wire::PoolWish& wish = settings->wish;
+  const auto add = [variables](const char* name, const std::string& value) {
+    if (!value.empty()) variables->emplace_back(name, value);
+  };
+  add("TENDRIL_FILTER", wish.filter);
+  add("TENDRIL_CLASS", wish.user_class);
+  add("TENDRIL_ACCOUNT", wish.account);
+  add("TENDRIL_LAYOUT", wish.layout == wire::Layout::kAny ? "" : config::layout_name(wish.layout));
+  add("TENDRIL_MAX", wish.longest_s == 0 ? "" : std::to_string(wish.longest_s) + "s");
+  add("TENDRIL_WAIT",
+      settings->wait_s == config::kWaitsForEver ? "" : std::to_string(settings->wait_s) + "s");
+  return base::Status();
 }
 
 void print_docker(const Variables& variables, const std::string& client, const std::string& token,
@@ -99,6 +117,8 @@ int print_environment(const EnvOptions& options) {
   }
   auto variables = slice_variables(slice, servers_text(servers->endpoints));
   if (!variables.ok()) return complain(kFailed, variables.status());
+  const base::Status asked = add_pool_variables(options.pool, &*variables);
+  if (!asked.ok()) return complain(kUsage, asked);
   const std::string token = token_path(options);
   if (options.docker) {
     print_docker(*variables, *client, token, *servers);

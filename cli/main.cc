@@ -88,6 +88,7 @@ class CommandLine {
     add_priority(sub, &slice->priority);
   }
 
+  static void add_pool(CLI::App* sub, PoolOptions* pool);
   template <typename Number>
   static void add_priority(CLI::App* sub, Number* priority) {
     sub->add_option("--priority", *priority,
@@ -300,12 +301,49 @@ void CommandLine::add_serve_switches(CLI::App* sub) {
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
 
+void CommandLine::add_pool(CLI::App* sub, PoolOptions* pool) {
+  sub->add_option("--filter", pool->filter,
+                  "From a pool: only such GPUs, as in 'model ~ \"H200\" and memory >= 40G' (or "
+                  "TENDRIL_FILTER)")
+      ->type_name("FILTER");
+  sub->add_option("--class", pool->user_class,
+                  "From a pool: in this class of yours (or TENDRIL_CLASS)")
+      ->type_name("NAME");
+  sub->add_option("--account", pool->account,
+                  "From a pool: for this account of yours (or TENDRIL_ACCOUNT)")
+      ->type_name("NAME");
+  sub->add_option("--max", pool->longest,
+                  "From a pool: the lease ends after this time; shorter ones start sooner (or "
+                  "TENDRIL_MAX)")
+      ->type_name("TIME");
+  sub->add_option("--wait", pool->wait,
+                  "From a pool: leave the queue after this time; 0: do not wait (or TENDRIL_WAIT; "
+                  "default: wait for ever)")
+      ->type_name("TIME");
+  CLI::Option* const one =
+      sub->add_flag("--one-server", pool->one_server, "From a pool: all slices on one server");
+  CLI::Option* const pack =
+      sub->add_flag("--pack", pool->pack, "From a pool: on as few servers as possible");
+  CLI::Option* const spread =
+      sub->add_flag("--spread", pool->spread, "From a pool: on as many servers as possible");
+  one->excludes(pack)->excludes(spread);
+  pack->excludes(spread);
+}
+
 void CommandLine::add_run() {
   CLI::App* const sub =
       command("run", "Run a program on leased GPUs: tendril run [options] -- program arguments",
               [this] { return run(run_options_); });
   add_common(sub, &run_options_, false);
   add_slice(sub, &run_options_.slice);
+  add_pool(sub, &run_options_.pool);
+  sub->add_option("--signal", run_options_.signal,
+                  "From a pool: send the program this signal so long before it loses its GPUs "
+                  "(without a time: 60 s)")
+      ->type_name("SIGNAL[@TIME]");
+  sub->add_flag("--requeue", run_options_.requeue,
+                "From a pool: when it takes the GPUs back or a server is lost, end the program, "
+                "wait again and start it again; TENDRIL_RESTART_COUNT counts");
   sub->add_flag(
       "--packed", run_options_.slice.packed,
       "Run beside other packed programs at the same time, on a part of the GPU's processors; "
@@ -326,6 +364,7 @@ void CommandLine::add_env() {
               [this] { return print_environment(env_options_); });
   add_common(sub, &env_options_, true);
   add_slice(sub, &env_options_.slice);
+  add_pool(sub, &env_options_.pool);
   sub->add_flag("--docker", env_options_.docker, "As options for docker run or podman run");
   sub->add_flag("--show-token", env_options_.show_token,
                 "Print the token itself when it is known by value only");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tendril run`: takes leases, starts the program with the client library in front, waits, forwards
 // signals and returns the program's status. The leases live as long as this process holds its
-// control connections. So nothing can leak if it is killed.
+// control connections. So nothing can leak if it is killed. Servers say over them what will happen
+// to the leases; with --requeue it then starts the program again with other ones.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,10 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/clock.h"
 #include "base/fd.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
+#include "cli/notices.h"
+#include "cli/queueing.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
 #include "config/quantity.h"
@@ -30,19 +36,27 @@ namespace {
 
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-void set_variables(const RunOptions& options, const std::string& client,
-                   const std::vector<TakenLease>& leases) {
+// The leases of one start of the program.
+struct Held {
+  std::vector<TakenLease> leases;
+  bool requeues = false;  // the program may be started again, with others
+};
+
+void set_variables(const RunOptions& options, const std::string& client, const Held& held,
+                   uint32_t restarts) {
   std::vector<session::Endpoint> endpoints;
-  for (const TakenLease& lease : leases) endpoints.push_back(lease.endpoint);
+  for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", prefixed_path(client, old != nullptr ? old : "").c_str(), 1);
   setenv("TENDRIL_SERVERS", servers_text(endpoints).c_str(), 1);
-  setenv("TENDRIL_LEASES", leases_text(leases).c_str(), 1);
-  unsetenv("TENDRIL_GPUS");
-  unsetenv("TENDRIL_SLICE");
-  unsetenv("TENDRIL_MEMORY");
-  unsetenv("TENDRIL_CAP");
-  unsetenv("TENDRIL_PRIORITY");
+  setenv("TENDRIL_LEASES", leases_text(held.leases).c_str(), 1);
+  for (const char* const name :
+       {"TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY", "TENDRIL_CAP", "TENDRIL_PRIORITY",
+        "TENDRIL_FILTER", "TENDRIL_CLASS", "TENDRIL_ACCOUNT", "TENDRIL_LAYOUT", "TENDRIL_MAX",
+        "TENDRIL_WAIT"}) {
+    unsetenv(name);
+  }
+  if (held.requeues) setenv("TENDRIL_RESTART_COUNT", std::to_string(restarts).c_str(), 1);
   if (!options.token_file.empty()) {
     char absolute[PATH_MAX];
     const bool known = realpath(options.token_file.c_str(), absolute) != nullptr;
@@ -77,22 +91,42 @@ void pass_signal_on(int signals, pid_t child) {
   kill(child, static_cast<int>(info.ssi_signo));
 }
 
-int wait_for(pid_t child, int pidfd, int signals, const std::vector<TakenLease>& leases) {
-  std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
-  for (const TakenLease& lease : leases) waits.push_back({lease.control->fd(), POLLIN, 0});
+// What one connection that holds leases has to say. False: it has ended.
+bool hear(session::Control* control, Notices* notices) {
   for (;;) {
-    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) break;
+    auto notice = control->notice(0);
+    if (!notice.ok()) return notice.status().code() == base::Code::kTimeout;
+    const std::string line = notices->heard(*notice, base::now_ns());
+    if (!line.empty()) fprintf(stderr, "tendril: %s\n", line.c_str());
+  }
+}
+
+int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices) {
+  std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
+  for (const TakenLease& lease : held.leases) waits.push_back({lease.control->fd(), POLLIN, 0});
+  for (;;) {
+    const uint64_t next_ns = notices->next_ns(), now_ns = base::now_ns();
+    int timeout_ms = -1;
+    if (next_ns != Notices::kNever) {
+      const uint64_t left_ms = next_ns > now_ns ? (next_ns - now_ns) / 1'000'000 + 1 : 0;
+      timeout_ms = static_cast<int>(std::min<uint64_t>(left_ms, 3'600'000));
+    }
+    if (poll(waits.data(), waits.size(), timeout_ms) < 0 && errno != EINTR) break;
     if (waits[1].revents != 0) pass_signal_on(signals, child);
     if (waits[0].revents != 0) break;
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
-      if (!leases[i - 2].control->has_ended()) continue;
+      const TakenLease& lease = held.leases[i - 2];
+      if (hear(lease.control.get(), notices)) continue;
+      waits[i].fd = -1;
+      if (notices->has_ended()) continue;
       fprintf(stderr,
               "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
               "lost\n",
-              leases[i - 2].endpoint.text.c_str());
-      waits[i].fd = -1;
+              lease.endpoint.text.c_str());
+      if (held.requeues) notices->requeue(base::now_ns());
     }
+    if (const std::optional<int> number = notices->due(base::now_ns())) kill(child, *number);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -100,11 +134,11 @@ int wait_for(pid_t child, int pidfd, int signals, const std::vector<TakenLease>&
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(const RunOptions& options, const std::vector<TakenLease>& leases) {
-  sigset_t passed_on;
+int run_program(const RunOptions& options, const Held& held, Notices* notices) {
+  sigset_t passed_on, before;
   sigemptyset(&passed_on);
   for (const int number : kPassedOn) sigaddset(&passed_on, number);
-  sigprocmask(SIG_BLOCK, &passed_on, nullptr);
+  sigprocmask(SIG_BLOCK, &passed_on, &before);
   const base::Fd signals(signalfd(-1, &passed_on, SFD_CLOEXEC | SFD_NONBLOCK));
   int ends[2];
   if (!signals.valid() || pipe2(ends, O_CLOEXEC) != 0) return complain(kNoLease, strerror(errno));
@@ -122,7 +156,13 @@ int run_program(const RunOptions& options, const std::vector<TakenLease>& leases
                     "cannot run '" + options.program[0] + "': " + strerror(error));
   }
   const base::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  return wait_for(child, pidfd.get(), signals.get(), leases);
+  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices);
+  // Whoever waits in a queue again must hear Ctrl-C. What came meanwhile was for the program.
+  signalfd_siginfo ignored;
+  while (read(signals.get(), &ignored, sizeof ignored) == sizeof ignored) {
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return status;
 }
 
 void describe(const std::vector<TakenLease>& leases) {
@@ -135,6 +175,65 @@ void describe(const std::vector<TakenLease>& leases) {
   }
 }
 
+// What is asked for, each time.
+struct Asking {
+  wire::LeaseRequest request;
+  uint64_t wait_s = 0;
+  SignalWish signal;
+};
+
+base::Result<Asking> prepare(const RunOptions& options) {
+  Asking asking;
+  auto spec = slice_spec(options.slice);
+  if (!spec.ok()) return spec.status();
+  auto pool = pool_settings(options.pool);
+  if (!pool.ok()) return pool.status();
+  if (!options.signal.empty()) {
+    auto signal = parse_signal(options.signal);
+    if (!signal.ok()) return signal.status();
+    asking.signal = *signal;
+  }
+  asking.wait_s = pool->wait_s;
+  asking.request.slice = *spec;
+  asking.request.terms = lease_terms(options.slice);
+  asking.request.client = client_info(options.program[0]);
+  asking.request.wish = std::move(pool->wish);
+  asking.request.wish.requeues = options.requeue;
+  asking.request.wish.apis = {{kApiName, schema_digest()}};
+  return asking;
+}
+
+base::Result<Held> take(const Reach& asked, const RunOptions& options, const Asking& asking) {
+  Held held;
+  const ServerList& servers = asked.servers;
+  uint32_t count = options.slice.count;
+  Met met = meet_first(servers.endpoints, asked.connect);
+  if (met.is_pool()) {
+    PoolAsk ask;
+    ask.pools = servers.endpoints;
+    ask.connect = asked.connect;
+    ask.request = asking.request;
+    ask.request.count = std::max(count, 1u);
+    ask.wait_s = asking.wait_s;
+    ask.verbose = options.verbose;
+    ask.say = [](const std::string& line) { fprintf(stderr, "tendril: %s\n", line.c_str()); };
+    met.control.reset();
+    auto lease = lease_from_pool(std::move(ask));
+    if (!lease.ok()) return lease.status();
+    held.leases = std::move(lease->leases);
+    held.requeues = options.requeue;
+    return held;
+  }
+  // Each server given by --server is wanted. The servers of a configuration are only places to
+  // look.
+  if (count == 0 && (servers.source != "--server" || servers.endpoints.size() == 1)) count = 1;
+  auto leases =
+      take_leases(servers.endpoints, asked.connect, count, asking.request, std::move(met));
+  if (!leases.ok()) return leases.status();
+  held.leases = leases.take();
+  return held;
+}
+
 }  // namespace
 
 int run(const RunOptions& options) {
@@ -143,33 +242,28 @@ int run(const RunOptions& options) {
         kUsage,
         "no program given; write: tendril run [-n N] [-p FRACTION] [-m SIZE] -- program arguments");
   }
-  auto spec = slice_spec(options.slice);
-  if (!spec.ok()) return complain(kUsage, spec.status());
+  auto asking = prepare(options);
+  if (!asking.ok()) return complain(kUsage, asking.status());
   auto client = client_directory();
   if (!client.ok()) return complain(kNoLease, client.status());
   auto asked = reach(options);
   if (!asked.ok()) return complain(kNoLease, asked.status());
-  const ServerList& servers = asked->servers;
-  wire::LeaseRequest request;
-  request.slice = *spec;
-  request.terms = lease_terms(options.slice);
-  request.client = client_info(options.program[0]);
-  // Each server given by --server is wanted. The servers of a configuration are only places to
-  // look.
-  uint32_t count = options.slice.count;
-  if (count == 0 && (servers.source != "--server" || servers.endpoints.size() == 1)) count = 1;
-  auto leases = take_leases(servers.endpoints, asked->connect, count, request);
-  if (!leases.ok()) return complain(kNoLease, leases.status());
-  if (options.verbose) describe(*leases);
-  set_variables(options, *client, *leases);
-  const int status = run_program(options, *leases);
-  // Release explicitly instead of just closing the connection. Then a command that follows directly
-  // is served.
-  for (const TakenLease& lease : *leases) {
-    const base::Status ignored = lease.control->release(lease.lease.lease_id);
-    (void)ignored;
+  for (;; ++asking->request.wish.restarts) {
+    auto held = take(*asked, options, *asking);
+    if (!held.ok()) return complain(kNoLease, held.status());
+    if (options.verbose) describe(held->leases);
+    set_variables(options, *client, *held, asking->request.wish.restarts);
+    Notices notices(asking->signal);
+    const int status = run_program(options, *held, &notices);
+    // Release explicitly instead of just closing the connection. Then a command that follows
+    // directly is served.
+    for (const TakenLease& lease : held->leases) {
+      const base::Status ignored = lease.control->release(lease.lease.lease_id);
+      (void)ignored;
+    }
+    if (!held->requeues || !notices.requeues()) return status;
+    fprintf(stderr, "tendril: the program ended with status %d and is queued again\n", status);
   }
-  return status;
 }
 
 }  // namespace tendril::cli

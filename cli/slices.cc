@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "config/configuration.h"
+#include "config/pool_settings.h"
 #include "lease/placement.h"
 #include "wire/assignment.h"
 
@@ -18,8 +18,9 @@ using base::Status;
 // Takes slices from one server after another and keeps the leases.
 class Taking {
  public:
-  Taking(const session::ConnectOptions& connect, const wire::LeaseRequest& request)
-      : connect_(connect), request_(request) {}
+  Taking(const std::vector<session::Endpoint>& endpoints, const session::ConnectOptions& connect,
+         const wire::LeaseRequest& request, Met met)
+      : endpoints_(endpoints), connect_(connect), request_(request), met_(std::move(met)) {}
 
   // Takes `count` slices from this server, or none.
   Status ask(const session::Endpoint& endpoint, uint32_t count) {
@@ -42,10 +43,17 @@ class Taking {
  private:
   Status meet(const session::Endpoint& endpoint) {
     control_.reset();
-    auto control = session::Control::connect(endpoint, connect_);
+    auto control = connect(endpoint);
     if (!control.ok()) return control.status();
+    if (!(*control)->server_hello().pool.empty()) {
+      return Status(Code::kInvalid, endpoint.text +
+                                        " is a pool, and others here are GPU servers: name either "
+                                        "the pool's addresses or servers");
+    }
     auto list = (*control)->list();
     if (!list.ok()) return list.status();
+    const Status fits = check_apis(endpoint, *list);
+    if (!fits.ok()) return fits;
     control_ = control.take();
     endpoint_ = endpoint;
     host_ = list->server;
@@ -53,8 +61,34 @@ class Taking {
     return Status();
   }
 
+  base::Result<std::unique_ptr<session::Control>> connect(const session::Endpoint& endpoint) {
+    for (size_t i = 0; i < met_.silent.size(); ++i) {
+      if (endpoints_[i].text == endpoint.text) return met_.silent[i];
+    }
+    if (met_.control != nullptr && endpoints_[met_.at].text == endpoint.text)
+      return std::move(met_.control);
+    return session::Control::connect(endpoint, connect_);
+  }
+
+  // Before a lease is taken that no program could use.
+  Status check_apis(const session::Endpoint& endpoint, const wire::ListReply& list) const {
+    for (const wire::ApiRecord& mine : request_.wish.apis) {
+      for (const wire::ApiRecord& theirs : list.apis) {
+        if (mine.name != theirs.name || mine.digest == theirs.digest) continue;
+        return Status(Code::kMismatch, endpoint.text + " runs Tendril " +
+                                           base::printable(list.product_version, 32) +
+                                           " and this is " + wire::product_version() +
+                                           ": they describe the calls of " + mine.name +
+                                           " differently; install the same version on both");
+      }
+    }
+    return Status();
+  }
+
+  const std::vector<session::Endpoint>& endpoints_;
   const session::ConnectOptions& connect_;
   wire::LeaseRequest request_;
+  Met met_;
   session::Endpoint endpoint_;  // of control_
   std::unique_ptr<session::Control> control_;
   std::string host_;
@@ -75,17 +109,47 @@ wire::LeaseTerms lease_terms(const SliceOptions& options) {
   return {options.capped ? wire::SharePolicy::kCap : wire::SharePolicy::kLend, options.priority};
 }
 
+base::Result<config::PoolSettings> pool_settings(const PoolOptions& options) {
+  config::PoolTexts texts = config::pool_variables();
+  const auto prefer = [](config::Named* named, const char* name, const std::string& text) {
+    if (!text.empty()) *named = {name, text};
+  };
+  prefer(&texts.filter, "--filter", options.filter);
+  prefer(&texts.user_class, "--class", options.user_class);
+  prefer(&texts.account, "--account", options.account);
+  prefer(&texts.longest, "--max", options.longest);
+  prefer(&texts.wait, "--wait", options.wait);
+  if (options.one_server) texts.layout = {"--one-server", "one-server"};
+  if (options.pack) texts.layout = {"--pack", "pack"};
+  if (options.spread) texts.layout = {"--spread", "spread"};
+  return config::read_pool_settings(texts);
+}
+
+Met meet_first(const std::vector<session::Endpoint>& endpoints,
+               const session::ConnectOptions& connect) {
+  Met met;
+  for (; met.at < endpoints.size(); ++met.at) {
+    auto control = session::Control::connect(endpoints[met.at], connect);
+    if (control.ok()) {
+      met.control = control.take();
+      break;
+    }
+    met.silent.push_back(control.status());
+  }
+  return met;
+}
+
 base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::Endpoint>& endpoints,
                                                   const session::ConnectOptions& connect,
-                                                  uint32_t count,
-                                                  const wire::LeaseRequest& request) {
+                                                  uint32_t count, const wire::LeaseRequest& request,
+                                                  Met met) {
   const bool one_each = count == 0;
   const size_t wanted = one_each ? endpoints.size() : count;
   if (wanted > wire::kSlicesMax) {
     return Status(Code::kInvalid,
                   "a program gets at most " + std::to_string(wire::kSlicesMax) + " slices");
   }
-  Taking taking(connect, request);
+  Taking taking(endpoints, connect, request, std::move(met));
   if (one_each) {
     for (const session::Endpoint& endpoint : endpoints) {
       const Status answer = taking.ask(endpoint, 1);

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "cli/commands.h"
+#include "config/configuration.h"
 #include "session/control/attach.h"
 
 namespace tendril::cli {
@@ -17,6 +18,8 @@ namespace tendril::cli {
 // Neither -p nor -m: a whole GPU.
 base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options);
 wire::LeaseTerms lease_terms(const SliceOptions& options);
+// What the options and the environment ask of a pool.
+base::Result<config::PoolSettings> pool_settings(const PoolOptions& options);
 
 struct TakenLease {
   session::Endpoint endpoint;
@@ -24,12 +27,24 @@ struct TakenLease {
   wire::LeaseReply lease;
 };
 
+// The first endpoint that answers, and what the ones before it said instead.
+struct Met {
+  std::unique_ptr<session::Control> control;  // null: none answers
+  size_t at = 0;
+  std::vector<base::Status> silent;
+
+  bool is_pool() const { return control != nullptr && !control->server_hello().pool.empty(); }
+};
+Met meet_first(const std::vector<session::Endpoint>& endpoints,
+               const session::ConnectOptions& connect);
+
 // `count` 0: one slice from each server. Otherwise `count` slices in all: the first server gives as
 // many as it can, then the next. All or nothing: a failure gives back every lease taken so far.
+// `met`: what meet_first said of these endpoints.
 base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::Endpoint>& endpoints,
                                                   const session::ConnectOptions& connect,
-                                                  uint32_t count,
-                                                  const wire::LeaseRequest& request);
+                                                  uint32_t count, const wire::LeaseRequest& request,
+                                                  Met met);
 
 // "<endpoint>=<lease_id>:<secret hex>", comma separated, in device order. It is the value of
 // TENDRIL_LEASES for the client library.
