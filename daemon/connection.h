@@ -10,8 +10,7 @@
 #include "access/guard.h"
 #include "daemon/sealing.h"
 #include "daemon/sessions.h"
-#include "reception/doors.h"
-#include "reception/strangers.h"
+#include "reception/visitor.h"
 #include "session/control/serve.h"
 
 namespace tendril::daemon {
@@ -21,15 +20,9 @@ struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
   std::vector<wire::ApiRecord> apis;
-  access::Guard* guard = nullptr;
+  reception::Front* front = nullptr;
   Sealing sealing;
-  std::string administrators_socket;  // empty: there is none
-  // Where clients of this host fetch the descriptors that belong to a transport.
-  std::string descriptor_socket;
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
-  const reception::Doors* doors = nullptr;
-  reception::Guesses* guesses = nullptr;
-  reception::Repeats* repeats = nullptr;
 };
 
 class ConnectionHandler : public session::ControlHandler {
@@ -58,15 +51,8 @@ class ConnectionHandler : public session::ControlHandler {
                                            const session::Facts& facts) override;
 
  private:
-  // Not kOk: too many wrong secrets came from the peer's address.
-  base::Status must_wait(uint64_t now_ns) const;
-  base::Status refuse_stranger(const wire::Hello& hello, const session::Peer& peer,
-                               uint64_t wait_ns, uint64_t now_ns);
   // Whether the session's data must be sealed. kRefused: they must be, and cannot.
   base::Result<bool> must_seal_for(const wire::AttachRequest& request, bool has_key) const;
-  // Asks whether the peer may do it, and writes the answer to the audit log. Not kOk: it may not.
-  base::Status ask(access::Action action, const std::string& object, const std::string& owner,
-                   const access::Guard::Details& details = {});
   base::Status ask_about(access::Action action, uint64_t lease_id,
                          const access::Guard::Details& details);
   // Writes what came of a request for slices. Not kOk: it must be undone.
@@ -74,8 +60,7 @@ class ConnectionHandler : public session::ControlHandler {
                       const wire::ClientInfo& client, const base::Status& status);
 
   const ConnectionContext* const context_;
-  const session::Peer peer_;
-  access::Principal who_;  // nobody until hello
+  reception::Visitor visitor_;
   uint64_t unattached_session_ = 0;
 };
 

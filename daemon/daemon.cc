@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // See daemon.h.
 #include "daemon/daemon.h"
-#include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "access/guard.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "config/credentials.h"
-#include "config/local_sockets.h"
+#include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
@@ -31,10 +19,8 @@
 #include "daemon/probe.h"
 #include "daemon/sessions.h"
 #include "http/server.h"
-#include "reception/doors.h"
-#include "reception/local_files.h"
+#include "reception/front.h"
 #include "reception/reception.h"
-#include "transport/tcp/listener.h"
 #include "view/metrics.h"
 
 namespace tendril::daemon {
@@ -52,38 +38,12 @@ constexpr int kStopMaxMs = 5000;
 // More attaches at once would not be served sooner: each GPU's driver starts four workers at once.
 constexpr uint32_t kAttachesPerGpu = 4, kAttachesMin = 8, kAttachesMax = 64;
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name[0] != 0 ? name : "localhost";
-}
-
-void raise_descriptor_limit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // Workers' exports take descriptors, too. They must leave enough for connections.
 size_t exported_descriptors_max() {
   constexpr size_t kMost = 65'536;
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   return std::min<size_t>(limit.rlim_cur / 4, kMost);
-}
-
-Status write_port_file(const std::string& path, uint16_t port) {
-  const std::string text = std::to_string(port) + "\n", fresh = path + ".new";
-  const base::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  // Renamed when complete, so that nobody reads half a number.
-  if (!fd.valid() ||
-      write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      rename(fresh.c_str(), path.c_str()) != 0) {
-    return base::errno_status(Code::kUnavailable,
-                              ("cannot write the port file '" + path + "'").c_str(), errno);
-  }
-  return Status();
 }
 
 class DaemonImpl : public Daemon {
@@ -94,16 +54,12 @@ class DaemonImpl : public Daemon {
   Status prepare();
   void serve(int stop_fd) override;
   Status reload() override;
-  uint16_t port() const override { return port_; }
+  uint16_t port() const override { return front_->port(); }
   const gpu::Inventory& inventory() const override { return inventory_; }
-  std::vector<std::string> addresses() const override;
+  std::vector<std::string> addresses() const override { return front_->addresses(); }
 
  private:
-  Status make_guard();
-  Status open_listeners();
-  void open_local_sockets();
-  Status open_unix(const std::string& path, uint32_t mode);
-  Status open_doors();
+  Status open_front();
   Status open_gpus();
   Status open_workers();
   void bound_leases();
@@ -116,11 +72,7 @@ class DaemonImpl : public Daemon {
   void stop();
 
   DaemonOptions options_;
-  std::unique_ptr<access::Guard> guard_;
-  std::vector<transport::Listener> listeners_;
-  std::unique_ptr<reception::Doors> doors_;
-  std::string socket_folder_;  // made by this process; removed at the end
-  uint16_t port_ = 0;
+  std::unique_ptr<reception::Front> front_;
   std::string host_;
   gpu::Inventory inventory_;
   std::unique_ptr<EventLoop> loop_;
@@ -133,127 +85,40 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
-  reception::Guesses guesses_;
-  reception::Repeats repeats_;
   std::unique_ptr<reception::Reception> reception_;
   bool stopped_ = false;
 };
 
-Status DaemonImpl::open_listeners() {
-  std::vector<std::string> addresses = options_.listen;
-  if (addresses.empty()) addresses.push_back("127.0.0.1");
-  for (const std::string& address : addresses) {
-    // With port 0 all listeners use the port that the first one got.
-    auto opened = transport::listen_tcp(address, port_ != 0 ? port_ : options_.port);
-    if (!opened.ok()) return opened.status();
-    for (transport::Listener& listener : *opened) {
-      if (port_ == 0) port_ = listener.port;
-      listeners_.push_back(std::move(listener));
-    }
-  }
-  for (const std::string& path : options_.unix_paths) {
-    const Status opened = open_unix(path, 0660);
-    if (!opened.ok()) return opened;
-  }
-  open_local_sockets();
-  // For clients of this host in other containers, which have other files. The name gives no right
-  // and cannot be guessed, so nobody can take it before.
-  std::array<uint8_t, 16> salt;
-  if (!base::random_bytes(salt.data(), salt.size()))
-    return Status(Code::kExhausted, "the kernel gives no random bytes for the name of a socket");
-  context_.descriptor_socket =
-      "@tendril-" + std::to_string(port_) + "-" + base::hex(salt.data(), salt.size());
-  return open_unix(context_.descriptor_socket, 0);
-}
-
-Status DaemonImpl::open_unix(const std::string& path, uint32_t mode) {
-  auto opened = transport::listen_unix(path, mode);
-  if (opened.ok()) listeners_.push_back(opened.take());
-  return opened.status();
-}
-
-// One socket for users of this host, whom the kernel names, and one for administrators.
-void DaemonImpl::open_local_sockets() {
-  const auto folder = reception::make_socket_folder(options_.sockets, port_);
-  Status status = folder.status();
-  if (folder.ok() && folder.value().empty()) return;
-  if (status.ok()) {
-    socket_folder_ = folder.value();
-    context_.administrators_socket = socket_folder_ + "/" + config::kAdministratorsSocket;
-    status = open_unix(context_.administrators_socket, 0600);
-    if (status.ok()) status = open_unix(socket_folder_ + "/" + config::kUsersSocket, 0666);
-  }
-  if (status.ok()) return;
-  context_.administrators_socket.clear();
-  log(Level::kWarning, "no unix sockets for administrators and users of this host: %s",
-      status.message().c_str());
-}
-
-Status DaemonImpl::make_guard() {
-  access::GuardOptions options;
+Status DaemonImpl::open_front() {
+  reception::FrontOptions options;
+  options.listen = options_.listen;
+  options.port = options_.port;
+  options.port_file = options_.port_file;
+  options.unix_paths = options_.unix_paths;
   options.token_file = options_.token_file;
+  options.identity_folder = options_.identity_folder;
+  options.pool = options_.pool_name;
+  options.providers_file = options_.providers_file;
   options.policy_file = options_.policy_file;
-  options.server = host_;
-  options.identities = doors_->identities();
-  // A server for its own host alone keeps no audit log unless told to.
-  const auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
-  const bool automatic = options_.audit_file == "auto";
-  if (automatic) {
-    if (!options_.listen.empty() || options.identities || (token.ok() && !token.value().empty()))
-      options.audit_file = reception::default_audit_file();
-  } else if (options_.audit_file != "off") {
-    options.audit_file = options_.audit_file;
-  }
-  auto guard = access::Guard::create(options);
-  if (!guard.ok() && automatic && !options.audit_file.empty()) {
-    options.audit_file.clear();
-    auto without = access::Guard::create(options);
-    if (without.ok())
-      log(Level::kWarning, "no audit log: %s; name another file with --audit-log",
-          guard.status().message().c_str());
-    guard = std::move(without);
-  }
-  if (!guard.ok()) return guard.status();
-  guard_ = guard.take();
-  context_.guard = guard_.get();
+  options.audit_file = options_.audit_file;
+  options.sockets = options_.sockets;
+  options.passes_descriptors = true;
+  options.connections_max = options_.connections_max;
+  auto front = reception::Front::open(std::move(options));
+  if (!front.ok()) return front.status();
+  front_ = front.take();
+  context_.front = front_.get();
   return Status();
 }
 
 Status DaemonImpl::reload() {
-  Status status = guard_->reload();
-  if (status.ok()) status = doors_->reload(guard_->settings()->token);
+  const Status status = front_->reload();
   if (status.ok()) {
     log(Level::kInfo, "read credentials, policy and limits again");
   } else {
     log(Level::kError, "nothing was changed: %s", status.message().c_str());
   }
   return status;
-}
-
-Status DaemonImpl::open_doors() {
-  auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
-  if (!token.ok()) return token.status();
-  reception::DoorsOptions options;
-  options.token = token.take();
-  options.guesses = &guesses_;
-  options.wrong_secret = [this](const session::Peer& peer) {
-    access::Principal stranger;
-    stranger.from = peer.text;
-    guard_->record_stranger(stranger, {false, "token", "its token is wrong"}, base::now_ns());
-  };
-  for (const transport::Listener& listener : listeners_) {
-    if (!listener.loopback && listener.port != 0) options.others_may_come = true;
-  }
-  options.identity_folder = options_.identity_folder;
-  options.pool = options_.pool_name;
-  options.providers_file = options_.providers_file;
-  options.address = options.others_may_come ? host_ : "127.0.0.1";
-  if (port_ != wire::kDefaultPort) options.address += ":" + std::to_string(port_);
-  auto doors = reception::Doors::open(options);
-  if (!doors.ok()) return doors.status();
-  doors_ = doors.take();
-  context_.doors = doors_.get();
-  return Status();
 }
 
 Status DaemonImpl::open_gpus() {
@@ -356,21 +221,17 @@ Status DaemonImpl::open_workers() {
 }
 
 Status DaemonImpl::prepare() {
-  signal(SIGPIPE, SIG_IGN);
-  raise_descriptor_limit();
-  // Its memory holds secrets. A developer's debugger and the tests of another user need to look.
-  if (base::env_u32("TENDRIL_DUMPABLE", 0) == 0) prctl(PR_SET_DUMPABLE, 0);
-  host_ = host_name();
+  reception::prepare_process();
+  host_ = reception::host_name();
   auto sealing = read_sealing(options_.encrypt, options_.trusted_networks);
   if (!sealing.ok()) return sealing.status();
   context_.sealing = sealing.take();
-  Status status = open_listeners();
-  if (status.ok()) status = open_doors();
-  if (status.ok()) status = make_guard();
+  Status status = open_front();
   if (status.ok()) status = open_gpus();
   if (status.ok())
-    status = check_pageable_access(inventory_, guard_->settings()->mode != access::Mode::kOpen,
-                                   options_.allow_pageable_access);
+    status =
+        check_pageable_access(inventory_, front_->guard()->settings()->mode != access::Mode::kOpen,
+                              options_.allow_pageable_access);
   if (!status.ok()) return status;
   status = open_workers();
   if (!status.ok()) return status;
@@ -383,9 +244,9 @@ Status DaemonImpl::prepare() {
                   "the kernel gives no random bytes for this server's identity; start it again "
                   "when the machine has collected some");
   }
-  sessions_ =
-      std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
-                                 guard_.get(), make_book(), exported_descriptors_max(), server_id);
+  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
+                                         front_->guard(), make_book(), exported_descriptors_max(),
+                                         server_id);
   sessions_->keep_images_in(images_.get());
   bound_leases();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
@@ -396,8 +257,6 @@ Status DaemonImpl::prepare() {
   context_.list = [this](const access::Principal& viewer, const wire::ListRequest& request) {
     return list(&viewer, request);
   };
-  context_.guesses = &guesses_;
-  context_.repeats = &repeats_;
   status = open_reception();
   if (!status.ok()) return status;
   if (!options_.metrics.empty()) {
@@ -410,17 +269,7 @@ Status DaemonImpl::prepare() {
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
-  doors_->greet();
-  if (!options_.port_file.empty()) return write_port_file(options_.port_file, port_);
-  return Status();
-}
-
-std::vector<std::string> DaemonImpl::addresses() const {
-  std::vector<std::string> texts;
-  for (const transport::Listener& listener : listeners_) {
-    if (listener.text != context_.descriptor_socket) texts.push_back(listener.text);
-  }
-  return texts;
+  return front_->greet();
 }
 
 http::Router DaemonImpl::pages() {
@@ -486,24 +335,14 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
 }
 
 Status DaemonImpl::open_reception() {
-  reception::ReceptionOptions options;
-  options.host = host_;
-  options.seal = [this](const session::Peer& peer) { return doors_->seal(peer); };
-  options.connections_max = options_.connections_max;
-  rlimit limit;
-  // Strangers must leave descriptors for everything else.
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    options.strangers_max =
-        static_cast<uint32_t>(std::clamp<rlim_t>(limit.rlim_cur / 4, 16, options.strangers_max));
-  }
+  reception::ReceptionOptions options = front_->reception_options();
   options.attaches_at_once =
       std::clamp(kAttachesPerGpu * static_cast<uint32_t>(inventory_.devices.size()), kAttachesMin,
                  kAttachesMax);
   options.handler = [this](const session::Peer& peer) {
     return std::make_shared<ConnectionHandler>(&context_, peer);
   };
-  options.repeats = &repeats_;
-  auto made = reception::Reception::create(&listeners_, std::move(options));
+  auto made = reception::Reception::create(&front_->listeners(), std::move(options));
   if (!made.ok()) return made.status();
   reception_ = made.take();
   return Status();
@@ -517,12 +356,7 @@ void DaemonImpl::serve(int stop_fd) {
 void DaemonImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
-  for (transport::Listener& listener : listeners_) {
-    if (!listener.unlink_path.empty()) unlink(listener.unlink_path.c_str());
-    listener.fd.reset();
-  }
-  if (!socket_folder_.empty()) rmdir(socket_folder_.c_str());
-  if (!options_.port_file.empty() && port_ != 0) unlink(options_.port_file.c_str());
+  if (front_ != nullptr) front_->close();
   metrics_.reset();
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
