@@ -1,27 +1,329 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler in a small world that the test scripts.
+// The scheduler in a small world that each test scripts: from requests to grants, what fails on the
+// way, silence, other schedulers.
 #include "pool/scheduler/scheduler.h"
 
 #include <gtest/gtest.h>
 
+#include "pool/scheduler/test_world.h"
+
 namespace tendril::pool {
 namespace {
 
-TEST(Scheduler, AnswersAReportAfterAWhile) {
-  Scheduler scheduler({});
-  scheduler.recover({}, {});
-  wire::PoolReport report;
-  report.facts.emplace_back();
-  report.facts[0].name = "gpu1";
-  report.full = true;
-  scheduler.reported(7, "gpu1", report, {});
-  Effects effects = scheduler.tick({});
-  if (effects.to_servers.empty()) {
-    effects = scheduler.tick({uint64_t(wire::kReportEveryMs) * 1'000'000, 0});
+size_t stored(const TestWorld& world, const std::string& prefix) {
+  size_t count = 0;
+  for (const auto& [key, value] : world.store) count += key.compare(0, prefix.size(), prefix) == 0;
+  return count;
+}
+
+wire::PoolWish keyed(char key) {
+  wire::PoolWish wish;
+  wish.request_key = std::string(wire::kRequestKeyBytes, key);
+  return wish;
+}
+
+TEST(Scheduler, GrantsWhatIsFree) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.settle();
+  const uint64_t client = world.ask("ann", 2, 0.5);
+  world.settle();
+  const Effects::ToClient* answer = world.answer(client);
+  ASSERT_NE(answer, nullptr);
+  ASSERT_TRUE(answer->status.ok()) << answer->status.message();
+  ASSERT_EQ(answer->reply.parts.size(), 1u);
+  const wire::LeasePart& part = answer->reply.parts[0];
+  EXPECT_EQ(part.server, "gpu1");
+  EXPECT_EQ(part.endpoint, "gpu1:7433");
+  EXPECT_EQ(part.slices.size(), 2u);
+  EXPECT_EQ(part.secret, "secret " + std::to_string(part.lease_id));
+  EXPECT_EQ(server.book.at(part.lease_id).phase, wire::LeasePhase::kCommitted);
+  EXPECT_EQ(server.book.at(part.lease_id).owner_id, "ann");
+  EXPECT_EQ(stored(world, "pool/grant/"), 1u);
+  EXPECT_EQ(stored(world, "pool/request/"), 0u);
+
+  world.claim(client);
+  server.end(part.lease_id, "the program ended");
+  world.pass(5);
+  EXPECT_EQ(stored(world, "pool/grant/"), 0u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+  EXPECT_TRUE(server.ended.empty());
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+TEST(Scheduler, DISABLED_AGangIsGrantedWholeOrNotAtAll) {
+  TestWorld world;
+  TestServer& one = world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  world.settle();
+  two.refuses_commits = true;
+  const uint64_t client = world.ask("ann", 2, 1);
+  world.settle();
+  EXPECT_EQ(world.answer(client), nullptr);
+  EXPECT_TRUE(one.book.empty());
+  EXPECT_TRUE(two.book.empty());
+  EXPECT_EQ(stored(world, "pool/request/"), 1u);
+  EXPECT_EQ(stored(world, "pool/grant/"), 0u);
+  two.refuses_commits = false;
+  world.pass(60);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->reply.parts.size(), 2u);
+}
+
+TEST(Scheduler, WaitsAndTellsWhy) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(first);
+  const uint64_t second = world.ask("bob", 1, 1);
+  world.pass(2);
+  EXPECT_EQ(world.answer(second), nullptr);
+  ASSERT_FALSE(world.news[second].empty());
+  const wire::News& news = world.news[second].back();
+  EXPECT_EQ(news.place, 1u);
+  EXPECT_EQ(news.of, 1u);
+  EXPECT_NE(news.queue.find("(account "), std::string::npos);
+  EXPECT_EQ(news.reason.compare(0, 9, "Resources"), 0) << news.reason;
+  server.end(world.answer(first)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  ASSERT_NE(world.answer(second), nullptr);
+  EXPECT_TRUE(world.answer(second)->status.ok());
+  EXPECT_GE(world.answer(second)->reply.waited_s, 1u);
+}
+
+TEST(Scheduler, WhoWillNotWaitIsRefused) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1);
+  world.settle();
+  wire::PoolWish wish;
+  wish.refuses_wait = true;
+  const uint64_t second = world.ask("bob", 1, 1, wish);
+  world.settle();
+  ASSERT_NE(world.answer(second), nullptr);
+  EXPECT_EQ(world.answer(second)->status.code(), base::Code::kUnavailable);
+  EXPECT_TRUE(world.answer(first)->status.ok());
+  EXPECT_EQ(stored(world, "pool/request/"), 0u);
+}
+
+TEST(Scheduler, AClientThatClosesLeavesTheQueue) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  world.ask("ann", 1, 1);
+  world.settle();
+  const uint64_t second = world.ask("bob", 1, 1);
+  world.settle();
+  world.scheduler->left(second, true, world.now);
+  world.settle();
+  EXPECT_EQ(world.scheduler->counts().waiting, 0u);
+  EXPECT_EQ(stored(world, "pool/request/"), 0u);
+}
+
+TEST(Scheduler, DISABLED_AClientThatIsCutOffKeepsItsPlaceForAWhile) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(first);
+  const uint64_t second = world.ask("bob", 1, 1, keyed('b'));
+  world.pass(1);
+  const uint64_t third = world.ask("cat", 1, 1, keyed('c'));
+  world.pass(1);
+  world.scheduler->left(second, false, world.now);
+  world.pass(10);
+  const uint64_t again = world.ask("bob", 1, 1, keyed('b'));
+  world.pass(1);
+  server.end(world.answer(first)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  ASSERT_NE(world.answer(again), nullptr);
+  EXPECT_TRUE(world.answer(again)->status.ok());
+  EXPECT_EQ(world.answer(third), nullptr);
+  // The same key has the same answer.
+  const uint64_t once_more = world.ask("bob", 1, 1, keyed('b'));
+  world.settle();
+  ASSERT_NE(world.answer(once_more), nullptr);
+  EXPECT_EQ(world.answer(once_more)->reply.lease_id, world.answer(again)->reply.lease_id);
+  EXPECT_EQ(world.answer(once_more)->reply.parts[0].secret,
+            world.answer(again)->reply.parts[0].secret);
+  world.scheduler->left(third, false, world.now);
+  world.pass(30);
+  EXPECT_EQ(world.scheduler->counts().waiting, 0u);
+}
+
+TEST(Scheduler, ASilentServerKeepsWhatItHolds) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(first);
+  server.reachable = false;
+  world.cut(server);
+  world.pass(60);
+  EXPECT_EQ(world.scheduler->counts().servers_silent, 1u);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  server.reachable = true;
+  world.pass(5);
+  EXPECT_EQ(world.scheduler->counts().servers_silent, 0u);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  server.restart();
+  world.cut(server);
+  world.pass(5);
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+}
+
+TEST(Scheduler, DISABLED_AServerThatIsLostBeforeTheCommitCostsNothing) {
+  TestWorld world;
+  TestServer& one = world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  world.settle();
+  two.reachable = false;  // orders are never answered
+  const uint64_t client = world.ask("ann", 2, 1);
+  world.pass(15);
+  EXPECT_EQ(world.answer(client), nullptr);
+  EXPECT_TRUE(one.book.empty());
+  two.reachable = true;
+  world.cut(two);
+  world.pass(60);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->reply.parts.size(), 2u);
+  EXPECT_EQ(two.book.size(), 1u);
+}
+
+TEST(Scheduler, AnotherSchedulerGoesOn) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1, keyed('a'));
+  const uint64_t committed = world.ask("dan", 1, 1, keyed('d'));
+  world.settle();
+  world.claim(first);
+  world.ask("bob", 1, 1, keyed('b'));
+  world.pass(1);
+  world.begin(2);
+  world.settle();
+  EXPECT_EQ(world.scheduler->counts().leases, 2u);
+  const uint64_t again = world.ask("bob", 1, 1, keyed('b'));
+  const uint64_t same = world.ask("dan", 1, 1, keyed('d'));
+  world.pass(2);
+  // A grant that nobody claimed has the same answer from the new scheduler.
+  ASSERT_NE(world.answer(same), nullptr);
+  EXPECT_EQ(world.answer(same)->reply.parts[0].secret,
+            world.answer(committed)->reply.parts[0].secret);
+  EXPECT_EQ(world.answer(again), nullptr);
+  server.end(world.answer(first)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  ASSERT_NE(world.answer(again), nullptr);
+  EXPECT_TRUE(world.answer(again)->status.ok());
+  EXPECT_GE(world.answer(again)->reply.waited_s, 3u);
+}
+
+TEST(Scheduler, AStoreThatIsAwayStopsGrantsAndIsTold) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  world.store_works = false;
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.scheduler->stored(99, base::Status(base::Code::kExhausted, "the disk is full"), world.now);
+  world.pass(5);
+  EXPECT_EQ(world.answer(client), nullptr);
+  ASSERT_FALSE(world.news[client].empty());
+  EXPECT_NE(world.news[client].back().text.find("the disk is full"), std::string::npos);
+  EXPECT_EQ(world.news[client].back().place, 0u);
+  for (const auto& [id, entry] : server.book) {
+    EXPECT_EQ(entry.phase, wire::LeasePhase::kHeld);
   }
-  ASSERT_EQ(effects.to_servers.size(), 1u);
-  EXPECT_EQ(effects.to_servers[0].connection, 7u);
-  EXPECT_TRUE(effects.to_servers[0].orders.schedules);
+  world.store_works = true;
+  world.pass(20);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_TRUE(world.answer(client)->status.ok());
+}
+
+TEST(Scheduler, AdoptsWhatAServerGrantedByItself) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  const uint64_t lease = server.grant(0, 500'000, "eve");
+  world.settle();
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  EXPECT_EQ(world.answer(client), nullptr);
+  server.end(lease, "done");
+  world.pass(5);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+}
+
+TEST(Scheduler, DrainsAndForgets) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  EXPECT_NE(world.command("drain", {"gpu1", "new", "disk"}).find("\"draining\":true"),
+            std::string::npos);
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.pass(1);
+  EXPECT_EQ(world.answer(client), nullptr);
+  world.begin(2);  // it is in the store
+  world.pass(3);
+  EXPECT_NE(world.command("status").find("\"drain_why\":\"new disk\""), std::string::npos);
+  world.command("undrain", {"gpu1"});
+  EXPECT_NE(world.command("forget", {"gpu1"}).find("reports to this pool"), std::string::npos);
+  server.reachable = false;
+  world.cut(server);
+  world.pass(12);
+  EXPECT_EQ(world.command("forget", {"gpu1"}), "{\"server\":\"gpu1\",\"leases\":0}");
+  EXPECT_EQ(world.scheduler->counts().servers, 0u);
+  EXPECT_EQ(stored(world, "pool/server/"), 0u);
+}
+
+TEST(Scheduler, ReleasesALease) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  const uint64_t lease = world.answer(client)->reply.lease_id;
+  EXPECT_EQ(world.command("release", {std::to_string(lease)}),
+            "{\"lease\":" + std::to_string(lease) + "}");
+  world.pass(3);
+  EXPECT_TRUE(server.book.empty());
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+TEST(Scheduler, AHigherTermDeposes) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  wire::PoolReport report = server.report();
+  report.newest_term = 2;
+  world.scheduler->reported(server.connection, "gpu1", report, world.now);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->status.code(), base::Code::kUnavailable);
+}
+
+TEST(Scheduler, AClientOfAnotherVersionIsToldWhatToDo) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  server.facts.apis.push_back({"cuda", 17});
+  world.settle();
+  wire::PoolWish wish;
+  wish.apis.push_back({"cuda", 18});
+  const uint64_t client = world.ask("ann", 1, 1, wish);
+  world.settle();
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->status.code(), base::Code::kMismatch);
+  EXPECT_NE(world.answer(client)->status.message().find("0.1.0"), std::string::npos);
 }
 
 }  // namespace

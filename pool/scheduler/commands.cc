@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands of administrators and users. Whether the asker may give the command was decided before
+// (scheduler/, with access/). What changes the store is answered when the store has it.
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/quantity.h"
+#include "pool/scheduler/state.h"
+
+namespace tendril::pool {
+
+using base::Code;
+using base::Status;
+
+namespace {
+
+constexpr size_t kLabelsMax = 32, kLabelBytesMax = 128, kWindowsMax = 16, kWhyBytesMax = 256;
+constexpr int64_t kLongestMove = 366 * 86'400;
+
+std::string joined_from(const std::vector<std::string>& words, size_t first) {
+  std::string text;
+  for (size_t i = first; i < words.size(); ++i) text += (text.empty() ? "" : " ") + words[i];
+  if (text.size() > kWhyBytesMax) text.resize(kWhyBytesMax);
+  return base::printable(text, kWhyBytesMax);
+}
+
+bool read_number(const std::string& text, uint64_t* number) {
+  if (text.empty() || text.size() > 18) return false;
+  *number = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return false;
+    *number = *number * 10 + uint64_t(c - '0');
+  }
+  return true;
+}
+
+// "2", "0.5": GPUs, as millionths.
+bool read_gpus(const std::string& text, uint64_t* millionths) {
+  const size_t point = text.find('.');
+  const std::string whole = text.substr(0, point);
+  std::string part = point == std::string::npos ? "" : text.substr(point + 1);
+  if (part.size() > 6 || whole.size() > 6) return false;
+  part.resize(6, '0');
+  uint64_t gpus = 0, rest = 0;
+  if (!read_number(whole, &gpus) || !read_number(part, &rest)) return false;
+  *millionths = gpus * 1'000'000 + rest;
+  return true;
+}
+
+}  // namespace
+
+void Scheduler::State::refuse_command(uint64_t connection, Status status) {
+  effects_.to_commanders.push_back({connection, std::move(status), {}});
+}
+
+void Scheduler::State::answer_command(uint64_t connection, Json json, uint64_t batch) {
+  Effects::ToCommander answer{connection, Status(), json.take()};
+  if (batch == 0) {
+    effects_.to_commanders.push_back(std::move(answer));
+  } else {
+    command_answers_.emplace(batch, std::move(answer));
+  }
+}
+
+void Scheduler::State::command(uint64_t connection, const Asker& who,
+                               const wire::PoolCommand& command, Now now) {
+  arrive(now);
+  static const std::map<std::string, CommandHandler> kVerbs = {
+      {"status", &State::do_status},
+      {"queue", &State::do_queue},
+      {"show", &State::do_show},
+      {"drain", &State::do_drain},
+      {"undrain", &State::do_drain},
+      {"label", &State::do_label},
+      {"maintenance", &State::do_maintenance},
+      {"move", &State::do_move},
+      {"apply", &State::do_apply},
+      {"dry-run", &State::do_dry_run},
+      {"forget", &State::do_forget},
+      {"release", &State::do_release}};
+  auto verb = kVerbs.find(command.verb);
+  if (verb == kVerbs.end()) {
+    return refuse_command(
+        connection,
+        Status(Code::kUnsupported, "pool " + options.pool + " does not know the command " +
+                                       base::printable(command.verb)));
+  }
+  (this->*verb->second)(connection, who, command);
+}
+
+Member* Scheduler::State::named_server(uint64_t connection, const wire::PoolCommand& command,
+                                       size_t at_least) {
+  if (command.arguments.size() < at_least || command.arguments.empty()) {
+    refuse_command(connection, Status(Code::kInvalid, "`" + command.verb + "` lacks arguments"));
+    return nullptr;
+  }
+  Member* server = find_member(command.arguments[0]);
+  if (server == nullptr) {
+    refuse_command(connection, Status(Code::kNotFound, "pool " + options.pool + " has no server " +
+                                                           base::printable(command.arguments[0]) +
+                                                           "; `tendril pool status` lists them"));
+  }
+  return server;
+}
+
+void Scheduler::State::do_show(uint64_t connection, const Asker&, const wire::PoolCommand&) {
+  Json json;
+  json.text("policy", policy_record.text).whole("policy_revision", int64_t(policy_record.revision));
+  json.truth("default", policy_record.revision == 0);
+  answer_command(connection, std::move(json));
+}
+
+// Takes a server out of use, or puts it back.
+void Scheduler::State::do_drain(uint64_t connection, const Asker&,
+                                const wire::PoolCommand& command) {
+  Member* server = named_server(connection, command, 1);
+  if (server == nullptr) return;
+  const bool drains = command.verb == "drain";
+  server->record.drained = drains;
+  server->record.drain_why = drains ? joined_from(command.arguments, 1) : "";
+  set_engine_state(*server);
+  wire::Order told;
+  told.kind = drains ? wire::OrderKind::kDrain : wire::OrderKind::kUndrain;
+  order(*server, std::move(told));
+  event(drains ? "drain" : "undrain", "server " + server->record.name, server->record.drain_why);
+  save(*server);
+  Json json;
+  json.text("server", server->record.name).truth("draining", drains);
+  json.whole("leases", int64_t(server->jobs.size()));
+  answer_command(connection, std::move(json), next_batch_ - 1);
+}
+
+void Scheduler::State::do_label(uint64_t connection, const Asker&,
+                                const wire::PoolCommand& command) {
+  Member* server = named_server(connection, command, 2);
+  if (server == nullptr) return;
+  std::map<std::string, std::string> labels = server->record.labels;
+  for (size_t i = 1; i < command.arguments.size(); ++i) {
+    const std::string& label = command.arguments[i];
+    const size_t equals = label.find('=');
+    const bool plain = base::printable(label, kLabelBytesMax) == label;
+    if (equals == std::string::npos || equals == 0 || !plain) {
+      return refuse_command(connection, Status(Code::kInvalid, "a label is KEY=VALUE, not " +
+                                                                   base::printable(label)));
+    }
+    const std::string key = label.substr(0, equals), value = label.substr(equals + 1);
+    if (value.empty()) {
+      labels.erase(key);
+    } else {
+      labels[key] = value;
+    }
+  }
+  if (labels.size() > kLabelsMax) {
+    return refuse_command(
+        connection,
+        Status(Code::kInvalid, "a server has at most " + std::to_string(kLabelsMax) + " labels"));
+  }
+  server->record.labels = std::move(labels);
+  describe_to_engine(*server);
+  save(*server);
+  Json json;
+  json.text("server", server->record.name).object("labels");
+  for (const auto& [key, value] : server->record.labels) json.text(key.c_str(), value);
+  json.end();
+  answer_command(connection, std::move(json), next_batch_ - 1);
+}
+
+void Scheduler::State::do_maintenance(uint64_t connection, const Asker&,
+                                      const wire::PoolCommand& command) {
+  Member* server = named_server(connection, command, 2);
+  if (server == nullptr) return;
+  auto& windows = server->record.maintenance;
+  if (command.arguments[1] == "none" && command.arguments.size() == 2) {
+    windows.clear();
+  } else {
+    if (command.arguments.size() < 3) {
+      return refuse_command(connection,
+                            Status(Code::kInvalid, "maintenance has a beginning and an end"));
+    }
+    base::Result<int64_t> from = parse_moment(command.arguments[1], now_.wall_s, policy_.zone);
+    if (!from.ok()) return refuse_command(connection, from.status());
+    base::Result<int64_t> to = parse_moment(command.arguments[2], *from, policy_.zone);
+    if (!to.ok()) return refuse_command(connection, to.status());
+    windows.erase(
+        std::remove_if(windows.begin(), windows.end(),
+                       [&](const MaintenanceWindow& window) { return window.to_s <= now_.wall_s; }),
+        windows.end());
+    if (*to <= *from || windows.size() >= kWindowsMax) {
+      return refuse_command(connection, Status(Code::kInvalid,
+                                               "maintenance ends after it begins, and a server "
+                                               "has at most 16 of them ahead"));
+    }
+    windows.push_back({*from, *to, joined_from(command.arguments, 3)});
+    std::sort(windows.begin(), windows.end(),
+              [](const auto& a, const auto& b) { return a.from_s < b.from_s; });
+  }
+  set_engine_maintenance(*server);
+  save(*server);
+  const uint64_t batch = next_batch_ - 1;
+  Json json;
+  json.text("server", server->record.name).list("maintenance");
+  for (const MaintenanceWindow& window : windows) {
+    json.object().whole("from_at", window.from_s).whole("to_at", window.to_s);
+    json.text("why", window.why).end();
+  }
+  json.end();
+  const std::set<uint64_t> jobs = server->jobs;
+  for (uint64_t id : jobs) {
+    auto job = jobs_.find(id);
+    if (job != jobs_.end()) look_at_life(job->second);
+  }
+  answer_command(connection, std::move(json), batch);
+}
+
+// ---- policy ----
+
+void Scheduler::State::apply_text(uint64_t connection, const std::string& text, PoolPolicy policy) {
+  PolicyRecord record;
+  record.revision = policy_record.revision + 1;
+  for (const auto& [batch, coming] : coming_policies_) {
+    record.revision = std::max(record.revision, coming.first.revision + 1);
+  }
+  record.text = text;
+  Json json;
+  json.whole("policy_revision", int64_t(record.revision)).list("changes");
+  for (const PolicyChange& change : difference(policy_, policy)) json.text(text_of(change));
+  json.end();
+  const uint64_t batch = write({{keys::kPolicy, pack(record)}});
+  coming_policies_[batch] = {std::move(record), std::move(policy)};
+  answer_command(connection, std::move(json), batch);
+}
+
+void Scheduler::State::do_apply(uint64_t connection, const Asker& who,
+                                const wire::PoolCommand& command) {
+  base::Result<PoolPolicy> policy = parse_pool_policy(command.body, "policy", options.zones);
+  if (!policy.ok()) return refuse_command(connection, policy.status());
+  event("apply", "policy", "by " + base::printable(who.name));
+  apply_text(connection, command.body, policy.take());
+}
+
+// FROM TO CLASS=GPUS ... [at MOMENT]
+void Scheduler::State::do_move(uint64_t connection, const Asker& who,
+                               const wire::PoolCommand& command) {
+  const auto& words = command.arguments;
+  if (words.size() < 3) {
+    return refuse_command(connection, Status(Code::kInvalid,
+                                             "a move needs two accounts and "
+                                             "CLASS=GPUS"));
+  }
+  Move move;
+  move.from = words[0];
+  move.to = words[1];
+  move.at_s = now_.wall_s;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (words[i] == "at" && i + 1 < words.size()) {
+      base::Result<int64_t> at = parse_moment(joined_from(words, i + 1), now_.wall_s, policy_.zone);
+      if (!at.ok()) return refuse_command(connection, at.status());
+      if (*at > now_.wall_s + kLongestMove) {
+        return refuse_command(connection, Status(Code::kInvalid, "a move is at most a year ahead"));
+      }
+      move.at_s = *at;
+      break;
+    }
+    const size_t equals = words[i].find('=');
+    uint64_t gpus = 0;
+    if (equals == std::string::npos || !read_gpus(words[i].substr(equals + 1), &gpus)) {
+      return refuse_command(connection, Status(Code::kInvalid, "expected CLASS=GPUS, not " +
+                                                                   base::printable(words[i])));
+    }
+    move.gpus[words[i].substr(0, equals)] = gpus;
+  }
+  if (!coming_policies_.empty()) {
+    return refuse_command(connection, Status(Code::kUnavailable,
+                                             "the store has not taken the last change of the "
+                                             "policy yet; try again"));
+  }
+  if (policy_record.text.empty()) {
+    return refuse_command(
+        connection, Status(Code::kNotFound, "pool " + options.pool +
+                                                " has no policy file to "
+                                                "change; `tendril pool apply FILE` gives it one"));
+  }
+  base::Result<std::string> text = with_move(policy_record.text, move, options.zones);
+  if (!text.ok()) return refuse_command(connection, text.status());
+  base::Result<PoolPolicy> policy = parse_pool_policy(*text, "policy", options.zones);
+  if (!policy.ok()) return refuse_command(connection, policy.status());
+  event("move", "policy", "by " + base::printable(who.name));
+  apply_text(connection, *text, policy.take());
+}
+
+// What a plan under the new policy does to those who run and wait now.
+void Scheduler::State::do_dry_run(uint64_t connection, const Asker& who,
+                                  const wire::PoolCommand& command) {
+  base::Result<PoolPolicy> coming = parse_pool_policy(command.body, "policy", options.zones);
+  if (!coming.ok()) return refuse_command(connection, coming.status());
+  const PoolPolicy then = effective(*coming, now_.wall_s);
+  Json json;
+  json.list("changes");
+  for (const PolicyChange& change : difference(policy_, *coming)) json.text(text_of(change));
+  json.end();
+  describe_dry_run(json, then, who);
+  answer_command(connection, std::move(json));
+}
+
+// ---- leases and servers ----
+
+void Scheduler::State::do_forget(uint64_t connection, const Asker& who,
+                                 const wire::PoolCommand& command) {
+  Member* server = named_server(connection, command, 1);
+  if (server == nullptr) return;
+  if (speaks(*server)) {
+    return refuse_command(connection,
+                          Status(Code::kRefused, "server " + server->record.name +
+                                                     " reports to this pool; drain and stop it "
+                                                     "first"));
+  }
+  Json json;
+  const std::string name = server->record.name;
+  json.text("server", name).whole("leases", int64_t(server->jobs.size()));
+  event("forget", "server " + name, "by " + base::printable(who.name));
+  forget(*server);
+  flush_ends();
+  const uint64_t batch =
+      write({{keys::kServer + name, std::nullopt}, {keys::kEnded + name, std::nullopt}});
+  answer_command(connection, std::move(json), batch);
+}
+
+void Scheduler::State::do_release(uint64_t connection, const Asker& who,
+                                  const wire::PoolCommand& command) {
+  uint64_t id = 0;
+  if (command.arguments.empty() || !read_number(command.arguments[0], &id)) {
+    return refuse_command(connection, Status(Code::kInvalid,
+                                             "`release` needs the number of a "
+                                             "request or lease"));
+  }
+  auto found = jobs_.find(id);
+  if (found == jobs_.end()) {
+    return refuse_command(
+        connection, Status(Code::kNotFound, "pool " + options.pool + " has no request or lease " +
+                                                std::to_string(id)));
+  }
+  Job& job = found->second;
+  if (!who.rules_all && (who.id.empty() || who.id != job.who.id)) {
+    return refuse_command(connection, Status(Code::kRefused, "lease " + std::to_string(id) +
+                                                                 " belongs to somebody else"));
+  }
+  std::string why = joined_from(command.arguments, 1);
+  why = "released by " + base::printable(who.name) + (why.empty() ? "" : ": " + why);
+  event("release", "lease " + std::to_string(id), why);
+  Json json;
+  json.whole("lease", int64_t(id));
+  answer_command(connection, std::move(json));
+  if (job.stage >= Stage::kGranted) return end_job(job, why);
+  answer(job, Status(Code::kClosed, "request " + std::to_string(id) + " was " + why));
+  drop_job(job);
+}
+
+}  // namespace tendril::pool

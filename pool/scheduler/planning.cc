@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine is told and what it plans: the policy in effect, who starts, who must make room,
+// and what those who wait are told.
+#include <algorithm>
+
+#include "base/text.h"
+#include "pool/scheduler/state.h"
+
+namespace tendril::pool {
+
+using base::Code;
+using base::format;
+using base::Status;
+
+namespace {
+
+std::string cut(std::string text) {
+  if (text.size() > wire::kNewsTextBytesMax) text.resize(wire::kNewsTextBytesMax);
+  return text;
+}
+
+bool equal(const wire::News& a, const wire::News& b) {
+  return a.text == b.text && a.place == b.place && a.of == b.of && a.queue == b.queue &&
+         a.reason == b.reason && a.start == b.start;
+}
+
+}  // namespace
+
+// ---- policy ----
+
+void Scheduler::State::use_policy(PoolPolicy policy) {
+  policy_ = std::move(policy);
+  has_policy_ = true;
+  if (!policy_.name.empty()) options.pool = policy_.name;
+  refresh_policy(true);
+}
+
+// The policy depends on the time of day. The wall's clock may also be set.
+void Scheduler::State::refresh_policy(bool changed) {
+  if (!has_policy_) return;
+  const bool expired = now_.wall_s >= effective_to_s_ || now_.wall_s < effective_from_s_;
+  if (!changed && !expired) return;
+  effective_ = effective(policy_, now_.wall_s);
+  effective_from_s_ = now_.wall_s;
+  effective_to_s_ = next_change(policy_, now_.wall_s);
+  engine_.set_policy(effective_, now_.wall_s, seconds());
+  for (const auto& each : members_) {
+    if (each == nullptr) continue;
+    describe_to_engine(*each);
+    set_engine_maintenance(*each);
+  }
+  if (planning_) enter_all();
+  plan_dirty_ = news_dirty_ = true;
+}
+
+// Requests get the classes that they may use now. One that no longer can be started stays, and says
+// why: the policy may change again.
+void Scheduler::State::enter_all() {
+  for (auto& [id, job] : jobs_) {
+    if (job.stage != Stage::kWaiting) continue;
+    if (job.connection == 0) continue;
+    if (job.in_engine) engine_.withdraw(id);
+    job.in_engine = false;
+    const Status status = enter(job);
+    if (!status.ok()) job.parked = status.message();
+  }
+}
+
+// ---- plans ----
+
+bool Scheduler::State::may_plan(std::string* why) const {
+  if (deposed_) {
+    *why = "another scheduler has taken over";
+  } else if (!planning_) {
+    *why = "the pool's servers are still reporting";
+  } else if (store_is_slow()) {
+    *why = store_trouble_.empty() ? "the pool's store does not answer" : store_trouble_;
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::State::plan() {
+  std::string why;
+  if (!may_plan(&why)) {
+    news_dirty_ = true;
+    return;
+  }
+  plan_dirty_ = false;
+  EnginePlan plan = engine_.plan(seconds());
+  for (const EngineStart& start : plan.starts) {
+    auto found = jobs_.find(start.id);
+    if (found == jobs_.end()) {
+      engine_.ended(start.id, seconds());
+      continue;
+    }
+    Job& job = found->second;
+    if (start.gpu_class < effective_.gpu_classes.size()) {
+      job.gpu_class = effective_.gpu_classes[start.gpu_class].name;
+    }
+    place_parts(job, start);
+    hold(job);
+  }
+  for (EngineReclaim& reclaim : plan.reclaims) {
+    auto found = jobs_.find(reclaim.id);
+    if (found == jobs_.end()) continue;
+    found->second.reclaim = true;
+    found->second.reclaim_why = std::move(reclaim.why);
+    look_at_life(found->second);
+  }
+  plan_due_ns_ = plan.again_s == kNever
+                     ? kNotAgain
+                     : std::max(now_.monotonic_ns + kMillisecond,
+                                uint64_t(std::max<int64_t>(plan.again_s, 0)) * kSecond);
+  news_dirty_ = true;
+  refuse_who_will_not_wait();
+}
+
+void Scheduler::State::refuse_who_will_not_wait() {
+  if (hurried_.empty()) return;
+  waiting_ = engine_.waiting(seconds());
+  std::map<uint64_t, const EngineWaiting*> by_id;
+  for (const EngineWaiting& waiting : waiting_) by_id[waiting.id] = &waiting;
+  const std::set<uint64_t> hurried = hurried_;
+  for (uint64_t id : hurried) {
+    auto found = jobs_.find(id);
+    if (found == jobs_.end() || found->second.stage != Stage::kWaiting) continue;
+    Job& job = found->second;
+    auto waiting = by_id.find(id);
+    std::string why = job.parked;
+    if (waiting != by_id.end()) {
+      why = std::string(wait_reason_name(waiting->second->reason)) + ": " + waiting->second->text;
+    }
+    answer(job, Status(Code::kUnavailable, "pool " + options.pool +
+                                               " has nothing free for this request now (" + why +
+                                               "); let it wait for its turn, or ask for less"));
+    drop_job(job);
+  }
+}
+
+// ---- news ----
+
+std::string Scheduler::State::start_text(const EngineWaiting& waiting) const {
+  const auto clock = [this](int64_t engine_s) {
+    return format_clock(std::max(wall_of(engine_s), now_.wall_s), now_.wall_s, policy_.zone);
+  };
+  std::string text;
+  if (waiting.start_from_s != kNever && waiting.start_to_s != kNever) {
+    const std::string from = clock(waiting.start_from_s), to = clock(waiting.start_to_s);
+    text = from == to ? "at " + from : "between " + from + " and " + to;
+  } else if (waiting.start_from_s != kNever) {
+    text = "not before " + clock(waiting.start_from_s);
+  } else if (waiting.start_to_s != kNever) {
+    text = "by " + clock(waiting.start_to_s);
+  }
+  if (!text.empty() && !waiting.start_why.empty()) text += " (" + waiting.start_why + ")";
+  return text;
+}
+
+wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waiting) const {
+  wire::News news;
+  std::string why;
+  if (!job.stored) {
+    news.text = store_trouble_.empty()
+                    ? "the pool has not stored this request yet"
+                    : "the pool cannot store this request yet: " + store_trouble_;
+  } else if (!may_plan(&why)) {
+    news.text = "nothing starts now: " + why;
+  }
+  news.text = cut(std::move(news.text));
+  if (!job.stored) return news;
+  if (waiting != nullptr && job.stage == Stage::kWaiting) {
+    news.place = waiting->place;
+    news.of = waiting->of;
+    news.queue = cut(class_name(waiting->gpu_class) + " (account " + job.account + ")");
+    news.reason = cut(std::string(wait_reason_name(waiting->reason)) + ": " + waiting->text);
+    news.start = cut(start_text(*waiting));
+  } else if (job.stage == Stage::kWaiting && !job.parked.empty()) {
+    news.reason = cut((planning_ ? "Schedule: " : "ServersDown: ") + job.parked);
+  } else if (job.stage > Stage::kWaiting && news.text.empty()) {
+    news.text = "its servers are being asked";
+  }
+  return news;
+}
+
+// One news at once, then on change only; and now and then, as a sign that the pool lives.
+void Scheduler::State::tell_waiting() {
+  const bool due = now_.monotonic_ns - news_pass_ns_ >= kSecond && !job_by_connection_.empty();
+  if (!news_dirty_ && !due) return;
+  if (now_.monotonic_ns - news_pass_ns_ < kNewsPassNs) return;
+  news_pass_ns_ = now_.monotonic_ns;
+  std::unordered_map<uint64_t, const EngineWaiting*> by_id;
+  if (news_dirty_) waiting_ = engine_.waiting(seconds());
+  news_dirty_ = false;
+  for (const EngineWaiting& waiting : waiting_) by_id[waiting.id] = &waiting;
+  for (const auto& [connection, id] : job_by_connection_) {
+    Job& job = jobs_.at(id);
+    if (job.stage > Stage::kCommitting) continue;
+    auto waiting = by_id.find(id);
+    wire::News news = news_of(job, waiting == by_id.end() ? nullptr : waiting->second);
+    const bool late = now_.monotonic_ns - job.told_ns >= kNewsEveryNs;
+    if (job.was_told && !late && equal(news, job.told)) continue;
+    job.told = news;
+    job.told_ns = now_.monotonic_ns;
+    job.was_told = true;
+    effects_.news.push_back({connection, std::move(news)});
+  }
+  std::sort(effects_.news.begin(), effects_.news.end(),
+            [](const Effects::NewsTo& a, const Effects::NewsTo& b) {
+              return a.connection < b.connection;
+            });
+}
+
+}  // namespace tendril::pool

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leases that run: the limits of their classes (pool/life), what their holders are told, how they
+// end, and the record that the store keeps of each.
+#include <algorithm>
+
+#include "base/text.h"
+#include "pool/scheduler/state.h"
+
+namespace tendril::pool {
+
+using base::format;
+
+namespace {
+
+constexpr uint32_t kLeastShare = 50'000;  // a shrunk lease keeps this much at least
+constexpr uint32_t kShrunkPart = 4;       // and a quarter of what it was granted
+constexpr uint64_t kUsefulReportNs = 10 * kSecond;
+
+std::string cut(const std::string& text) {
+  return text.size() <= wire::kPoolTextBytesMax ? text : text.substr(0, wire::kPoolTextBytesMax);
+}
+
+wire::NoticeKind notice_of(const LifeAction& action) {
+  switch (action.act) {
+    case LifeAct::kShrink:
+      return wire::NoticeKind::kShrunk;
+    case LifeAct::kPause:
+      return wire::NoticeKind::kPaused;
+    case LifeAct::kResume:
+      return wire::NoticeKind::kResumed;
+    case LifeAct::kRequeue:
+      return wire::NoticeKind::kRequeue;
+    case LifeAct::kEnd:
+      return wire::NoticeKind::kEnded;
+    case LifeAct::kWarn:
+      break;
+  }
+  return wire::NoticeKind::kWarning;
+}
+
+uint32_t shrunk_share(uint32_t granted_millionths) {
+  return std::max(granted_millionths / kShrunkPart, std::min(granted_millionths, kLeastShare));
+}
+
+}  // namespace
+
+LifeRules Scheduler::State::rules_of(const Job& job) const {
+  const uint32_t number = effective_.user_class(job.user_class).value_or(0);
+  if (number >= effective_.user_classes.size()) return {};
+  const UserClass& user_class = effective_.user_classes[number];
+  uint64_t wall_s = job.request.wish.longest_s;
+  if (wall_s == 0 && user_class.default_wall_s != kUnlimited) wall_s = user_class.default_wall_s;
+  return life_rules(user_class, effective_, wall_s);
+}
+
+LifeFacts Scheduler::State::facts_of(const Job& job) const {
+  LifeFacts facts;
+  facts.granted_ns = job.granted_ns;
+  std::vector<LifeUse> uses;
+  for (const Part& part : job.parts) {
+    if (part.phase == PartPhase::kEnded) continue;
+    const Member* server = member(part.server);
+    LifeUse use;
+    use.known = part.reported_ns != 0 && part.idle_ns != wire::kIdleUnknown && server != nullptr &&
+                speaks(*server) && now_.monotonic_ns - part.reported_ns < kUsefulReportNs;
+    use.attached = part.was_attached;
+    use.waiting = part.waits_for_turn;
+    use.idle_ns = int64_t(std::min<uint64_t>(part.idle_ns, kNever));
+    uses.push_back(use);
+    for (const MaintenanceWindow& window :
+         server == nullptr ? std::vector<MaintenanceWindow>() : server->record.maintenance) {
+      if (window.to_s <= now_.wall_s) continue;
+      const int64_t from_ns =
+          int64_t(now_.monotonic_ns) +
+          std::clamp<int64_t>(window.from_s - now_.wall_s, -(1 << 30), 1 << 30) * int64_t(kSecond);
+      facts.end_ns = std::min(facts.end_ns, std::max<int64_t>(from_ns, 0));
+    }
+  }
+  facts.use = together(uses);
+  facts.can_requeue = job.request.wish.requeues;
+  facts.can_shrink = !job.local && job.share_millionths() > kLeastShare;
+  facts.reclaim = job.reclaim;
+  facts.reclaim_why = job.reclaim_why;
+  if (facts.end_ns != kNever) facts.end_why = "maintenance of its server";
+  return facts;
+}
+
+void Scheduler::State::look_at_life(Job& job) {
+  if (job.stage != Stage::kGranted) return;
+  LifeAdvance advance = job.life.advance(rules_of(job), facts_of(job), int64_t(now_.monotonic_ns));
+  if (advance.again_ns != kNever && uint64_t(advance.again_ns) != job.life_due_ns) {
+    job.life_due_ns = uint64_t(std::max<int64_t>(advance.again_ns, 0));
+    arm(job.life_due_ns, Timer::kLife, job.id);
+  }
+  const uint64_t id = job.id;
+  for (const LifeAction& action : advance.actions) {
+    act(job, action);
+    if (jobs_.count(id) == 0) return;
+  }
+}
+
+void Scheduler::State::tell_parts(Job& job, wire::Order told) {
+  for (Part& part : job.parts) {
+    Member* server = member(part.server);
+    if (server == nullptr || part.phase == PartPhase::kEnded) continue;
+    wire::Order one = told;
+    one.pool_lease_id = job.lease_id;
+    one.lease_id = part.server_lease_id;
+    order(*server, std::move(one));
+  }
+}
+
+void Scheduler::State::act(Job& job, const LifeAction& action) {
+  job.stirred = true;
+  static const char* const kWhats[] = {"warn", "shrink", "pause", "resume", "requeue", "end"};
+  event(kWhats[size_t(action.act)], "lease " + std::to_string(job.id), action.text);
+  wire::Order told;
+  told.kind = wire::OrderKind::kNotice;
+  told.notice = notice_of(action);
+  told.text = cut(action.text);
+  told.in_s = action.next_s;
+  const uint32_t granted = job.request.slice.share_millionths != 0
+                               ? job.request.slice.share_millionths
+                               : job.share_millionths();
+  switch (action.act) {
+    case LifeAct::kEnd:
+      end_job(job, action.text);
+      return;
+    case LifeAct::kWarn:
+    case LifeAct::kRequeue:
+      break;
+    case LifeAct::kShrink:
+      told.kind = wire::OrderKind::kChange;
+      told.share_millionths = shrunk_share(granted);
+      break;
+    case LifeAct::kPause:
+      told.kind = wire::OrderKind::kPause;
+      break;
+    case LifeAct::kResume:
+      if (!action.paused) {
+        told.kind = wire::OrderKind::kResume;
+        tell_parts(job, told);
+      }
+      told.kind = wire::OrderKind::kChange;
+      told.share_millionths = action.shrunk ? shrunk_share(granted) : granted;
+      break;
+  }
+  tell_parts(job, std::move(told));
+}
+
+// All its servers are told to end it. It counts until they say that it has.
+void Scheduler::State::end_job(Job& job, const std::string& why) {
+  if (job.stage == Stage::kEnding) return;
+  set_stage(job, Stage::kEnding, 0);
+  job.end_why = cut(why);
+  wire::Order end;
+  end.kind = wire::OrderKind::kEnd;
+  end.notice = wire::NoticeKind::kEnded;
+  end.text = job.end_why;
+  tell_parts(job, std::move(end));
+}
+
+void Scheduler::State::finish_if_over(Job& job) {
+  for (const Part& part : job.parts) {
+    if (part.phase != PartPhase::kEnded) return;
+  }
+  if (!job.local) {
+    ends_.push_back({keys::kGrant + std::to_string(job.id), std::nullopt});
+  }
+  if (job.in_engine) engine_.ended(job.id, seconds());
+  job.in_engine = false;
+  plan_dirty_ = true;
+  answer(job, base::Status(base::Code::kClosed,
+                           "lease " + std::to_string(job.id) + " ended: " + job.end_why));
+  if (job.lease_id != 0) job_by_lease_.erase(job.lease_id);
+  const std::string& key = job.request.wish.request_key;
+  if (!key.empty()) job_by_key_.erase(job.who.id + '\n' + key);
+  awaiting_.erase(job.id);
+  jobs_.erase(job.id);
+}
+
+// What was asked, granted and used, of one lease on one server, for ever. Sums are the server's own
+// last ones; `exact` is false if the server was lost before it could give them.
+Write Scheduler::State::accounting(const Member& server, const Job& job, const Part& part,
+                                   const std::string& why) const {
+  uint64_t share = 0, memory = 0;
+  Json json;
+  json.whole("lease", int64_t(job.id & ((uint64_t(1) << kIdBits) - 1)));
+  json.text("server", server.record.name).whole("server_lease", int64_t(part.server_lease_id));
+  json.text("owner_id", job.who.id).text("owner", job.who.name);
+  json.text("account", job.account).text("user_class", job.user_class);
+  json.text("gpu_class", job.gpu_class);
+  json.text("program", job.request.client.program).text("host", job.request.client.host);
+  json.object("asked").whole("slices", job.request.count);
+  json.gpus("share", job.request.slice.share_millionths);
+  json.whole("memory_bytes", int64_t(job.request.slice.memory_bytes));
+  json.whole("longest_s", int64_t(job.request.wish.longest_s)).end();
+  json.list("gpus");
+  for (const wire::SliceGrant& slice : part.slices) {
+    json.whole(slice.gpu_index);
+    share += slice.share_millionths;
+    memory += slice.memory_bytes;
+  }
+  json.end().gpus("share", share).whole("memory_bytes", int64_t(memory));
+  json.whole("submitted_at", job.submitted_s).whole("granted_at", job.granted_s);
+  json.whole("ended_at", now_.wall_s).whole("waited_s", int64_t(job.waited_s));
+  json.number("held_s", double(part.age_ns) / 1e9);
+  json.number("idle_s", double(part.idle_total_ns) / 1e9);
+  json.whole("used_ns", int64_t(part.used_ns)).whole("gpu_waited_ns", int64_t(part.waited_ns));
+  json.truth("attached", part.was_attached).truth("local", job.local);
+  json.truth("exact",
+             part.phase == PartPhase::kEnded ? part.reported_ns == now_.monotonic_ns : true);
+  json.text("why", base::printable(why, wire::kPoolTextBytesMax));
+  const std::string key =
+      format("used/%012lld-%s-%016llx-%llu", (long long)std::max<int64_t>(now_.wall_s, 0),
+             server.record.name.c_str(), (unsigned long long)part.boot,
+             (unsigned long long)part.server_lease_id);
+  return {key, json.take()};
+}
+
+void Scheduler::State::save_usage() {
+  usage_saved_ns_ = now_.monotonic_ns;
+  if (!planning_ || deposed_) return;
+  EngineRecord record;
+  record.usage = engine_.usage();
+  record.durations = engine_.durations();
+  std::string bytes = pack(record);
+  if (bytes == usage_bytes_) return;
+  usage_bytes_ = std::move(bytes);
+  write({{keys::kUsage, usage_bytes_}});
+}
+
+}  // namespace tendril::pool
