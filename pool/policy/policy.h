@@ -39,9 +39,10 @@ struct PerUser {
 struct Account {
   std::string name;
   uint32_t parent = kNoAccount;  // always earlier in the list than its children
-  Amounts quota;          // its own, though others may use what it lends. With those below it
-  Amounts limit;          // never more, with all accounts below it
-  Amounts lending_limit;  // it lends at most this much of its quota
+  Amounts quota;  // its own, though others may use what it lends. With those below it
+  std::vector<bool> quota_is_sum;  // by class: the file leaves it to the accounts below
+  Amounts limit;                   // never more, with all accounts below it
+  Amounts lending_limit;           // it lends at most this much of its quota
   double over_quota_weight = 1;
   PerUser max_per_user;
 };
