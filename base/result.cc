@@ -30,6 +30,8 @@ const char* code_name(Code code) {
       return "exhausted";
     case Code::kInternal:
       return "internal";
+    case Code::kElsewhere:
+      return "elsewhere";
   }
   return "unknown";
 }

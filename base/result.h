@@ -24,6 +24,7 @@ enum class Code : uint16_t {
   kUnsupported = 8,
   kExhausted = 9,  // memory, descriptors, disk
   kInternal = 10,
+  kElsewhere = 11,  // this is a pool: its servers have what was wanted
 };
 
 const char* code_name(Code code);

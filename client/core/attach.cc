@@ -40,25 +40,66 @@ class Attaching {
       : api_(api), configuration_(configuration), newcomers_(newcomers) {}
 
   // If `tendril run` took leases: makes one session for each. Otherwise: takes slices from the
-  // servers in order until it holds enough.
+  // servers in order until it holds enough, or a lease from their pool.
   base::Status all() {
     const std::vector<config::Server>& servers = configuration_.servers;
-    if (configuration_.leased()) {
-      for (const config::Server& server : servers) {
-        const base::Status outcome = one(server, 0);
-        if (!outcome.ok()) return outcome;
-      }
-      return base::Status();
-    }
+    if (configuration_.leased()) return leased(servers);
     const uint32_t wanted = configuration_.slice_count;
-    const lease::Filling filling = lease::fill_servers(
-        servers.size(), wanted,
-        [&](size_t server, uint32_t count) { return one(servers[server], count); });
+    bool is_pool = false;
+    const lease::Filling filling =
+        lease::fill_servers(servers.size(), wanted, [&](size_t server, uint32_t count) {
+          if (is_pool) return base::Status(base::Code::kElsewhere, "");
+          const base::Status outcome = one(servers[server], count);
+          is_pool = outcome.code() == base::Code::kElsewhere;
+          return outcome;
+        });
+    if (is_pool && filling.missing == wanted) return from_pool();
     if (filling.missing == 0) return base::Status();
     return lease::shortage(filling, servers.size(), wanted);
   }
 
  private:
+  base::Status leased(const std::vector<config::Server>& servers) {
+    for (const config::Server& server : servers) {
+      const base::Status outcome = one(server, 0);
+      if (!outcome.ok()) return outcome;
+    }
+    return base::Status();
+  }
+
+  // Of the servers that were named, those that do not answer may be other addresses of the pool.
+  base::Status from_pool() {
+    std::vector<session::Endpoint> pools;
+    for (const config::Server& server : configuration_.servers) {
+      base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
+      if (!endpoint.ok()) return endpoint.status();
+      pools.push_back(endpoint.take());
+    }
+    base::Result<wire::LeaseReply> reply =
+        command_lessor()->pool_lease(pools, lease_request(configuration_.slice_count));
+    if (!reply.ok()) return reply.status();
+    std::vector<config::Server> servers;
+    for (const wire::LeasePart& part : reply->parts) {
+      config::Server server;
+      server.endpoint = part.endpoint;
+      server.lease_id = part.lease_id;
+      server.lease_secret = part.secret;
+      servers.push_back(std::move(server));
+    }
+    return leased(servers);
+  }
+
+  wire::LeaseRequest lease_request(uint32_t count) const {
+    wire::LeaseRequest request;
+    request.count = count;
+    request.slice = configuration_.slice;
+    request.terms = configuration_.terms;
+    request.client = who_we_are();
+    request.wish = configuration_.pool.wish;
+    request.wish.apis = {{api_.name, api_.digest}};
+    return request;
+  }
+
   // `count`: the slices to ask for, if there is no lease yet.
   base::Status one(const config::Server& server, uint32_t count) {
     base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
@@ -75,10 +116,8 @@ class Attaching {
     wire::AttachRequest request;
     request.lease_id = server.lease_id;
     request.secret = server.lease_secret;
-    request.lease.count = count;
-    request.lease.slice = configuration_.slice;
-    request.lease.terms = configuration_.terms;
-    request.client = request.lease.client = who_we_are();
+    request.lease = lease_request(count);
+    request.client = request.lease.client;
     request.api = api_.name;
     request.api_digest = api_.digest;
     request.bulk_channels = options.bulk_channels;

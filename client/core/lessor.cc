@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "session/control/control_io.h"
+#include "session/control/lease_socket.h"
 
 namespace tendril::client::core {
 namespace {
@@ -27,6 +28,7 @@ using base::Status;
 constexpr int kHelpersDescriptor = 3;
 constexpr int kAnswerMs = 120'000;  // the lease may wait for others
 constexpr int kWholeMs = 5'000;
+constexpr int kQueueMs = 1'000'000'000;  // for ever: who holds the lease ends, or answers
 
 // The file that this code was loaded from. (dladdr would need another library.)
 struct Loaded {
@@ -103,6 +105,24 @@ class CommandLessor final : public session::Lessor {
  public:
   base::Result<wire::LeaseReply> lease(const session::Endpoint& endpoint,
                                        const wire::LeaseRequest& request) override {
+    return from_command({endpoint}, request, kAnswerMs);
+  }
+
+  base::Result<wire::LeaseReply> pool_lease(const std::vector<session::Endpoint>& pools,
+                                            const wire::LeaseRequest& request) override {
+    // Who started this process may hold a lease already.
+    for (base::Fd& holder : session::lease_holders()) {
+      base::Result<wire::LeaseReply> shared = ask(pools[0], std::move(holder), request, kQueueMs);
+      if (shared.ok()) return shared;
+    }
+    return from_command(pools, request, kQueueMs);
+  }
+
+ private:
+  static base::Result<wire::LeaseReply> from_command(
+      const std::vector<session::Endpoint>& endpoints, const wire::LeaseRequest& request,
+      int answer_ms) {
+    const session::Endpoint& endpoint = endpoints[0];
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
       return base::errno_status(Code::kExhausted, "making a pair of sockets", errno);
@@ -112,10 +132,12 @@ class CommandLessor final : public session::Lessor {
       theirs.reset(fcntl(theirs.get(), F_DUPFD_CLOEXEC, kHelpersDescriptor + 1));
     const std::string file = command();
     pid_t child = 0;
-    const int failed = spawn(
-        file,
-        {"lease", "hold", "--server", endpoint.text, "--fd", std::to_string(kHelpersDescriptor)},
-        theirs.get(), &child);
+    std::vector<std::string> words = {"lease", "hold", "--fd", std::to_string(kHelpersDescriptor)};
+    for (const session::Endpoint& each : endpoints) {
+      words.push_back("--server");
+      words.push_back(each.text);
+    }
+    const int failed = spawn(file, words, theirs.get(), &child);
     theirs.reset();
     if (failed != 0) {
       return Status(Code::kUnavailable,
@@ -128,18 +150,17 @@ class CommandLessor final : public session::Lessor {
     // program's wait().
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
-    return ask(endpoint, std::move(mine), request);
+    return ask(endpoint, std::move(mine), request, answer_ms);
   }
 
- private:
   static base::Result<wire::LeaseReply> ask(const session::Endpoint& endpoint, base::Fd fd,
-                                            const wire::LeaseRequest& request) {
+                                            const wire::LeaseRequest& request, int answer_ms) {
     session::Connection connection(std::move(fd), "tendril lease hold");
     const uint16_t kind = static_cast<uint16_t>(wire::Request::kLease);
     const Status sent = session::send_message(&connection, kind, Code::kOk, wire::encode(request),
                                               base::Deadline(kWholeMs));
     base::Result<session::Message> answer =
-        sent.ok() ? session::receive_message(&connection, base::Deadline(kAnswerMs), kWholeMs)
+        sent.ok() ? session::receive_message(&connection, base::Deadline(answer_ms), kWholeMs)
                   : base::Result<session::Message>(sent);
     wire::LeaseReply reply;
     if (answer.ok() && answer->code != Code::kOk)

@@ -242,6 +242,9 @@ Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions&
   const std::optional<AttachProof> proof = proof_for(options, request);
   Result<std::unique_ptr<ControlClient>> client = greet(endpoint, options, proof.has_value());
   if (!client.ok()) return client.status();
+  if (!(*client)->server_hello().pool.empty())
+    return Status(Code::kElsewhere,
+                  endpoint.text + " is a pool; a program attaches to its servers");
   const bool over_network = !(*client)->is_local();
   wire::AttachRequest asked = request;
   if (asked.bulk_channels == 0) asked.bulk_channels = options.bulk_channels;

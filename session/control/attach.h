@@ -34,6 +34,11 @@ class Lessor {
   virtual ~Lessor() = default;
   virtual base::Result<wire::LeaseReply> lease(const Endpoint& endpoint,
                                                const wire::LeaseRequest& request) = 0;
+  // From the pool that has these addresses: a lease with parts. May wait in its queue for hours.
+  virtual base::Result<wire::LeaseReply> pool_lease(const std::vector<Endpoint>& /*pools*/,
+                                                    const wire::LeaseRequest& /*request*/) {
+    return base::Status(base::Code::kUnsupported, "nobody asks pools here");
+  }
 };
 
 struct ConnectOptions {
@@ -108,7 +113,7 @@ struct Attached : transport::Channels {
 };
 // Sends no secret to a server on another host, and none to a server that secures attaching: what
 // the client knows (the secret of its lease, or the token) is proven in a handshake
-// (secure_attach.h).
+// (secure_attach.h). kElsewhere: the endpoint is a pool's, which serves no sessions.
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);
 
