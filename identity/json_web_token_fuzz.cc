@@ -3,8 +3,9 @@
 // first byte says how the rest is read.
 #include "identity/json_web_token.h"
 
-#include "identity/fetch.h"
 #include "identity/providers.h"
+#include "identity/web/fetch.h"
+#include "identity/web/line.h"
 
 using namespace tendril;  // NOLINT: a program
 

@@ -7,10 +7,10 @@
 #include <openssl/ecdsa.h>
 #include <openssl/rsa.h>
 
-#include "identity/fetch.h"
 #include "identity/openssl.h"
 #include "identity/providers.h"
 #include "identity/secrets.h"
+#include "identity/web/fetch.h"
 
 namespace tendril::identity {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "config/toml.h"
-#include "identity/fetch.h"
 #include "identity/files.h"
+#include "identity/web/fetch.h"
 
 namespace tendril::identity {
 

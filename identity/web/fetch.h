@@ -16,11 +16,6 @@ bool is_fetchable(const std::string& address);
 base::Result<std::string> fetch(const std::string& address, const std::string& ca_file,
                                 int timeout_ms);
 
-struct Address {
-  bool secure = false;
-  std::string host, port, path;
-};
-bool read_address(const std::string& text, Address* address);
 // The body of an HTTP answer that has come whole. Bounded and strict.
 base::Result<std::string> read_answer(const std::string& answer);
 
