@@ -13,8 +13,9 @@ using base::Code;
 
 namespace {
 
-constexpr size_t kBookMax = 8192;   // leases of one server
-constexpr size_t kEndsAtOnce = 60;  // writes that make a batch
+constexpr size_t kBookMax = 8192;     // leases of one server
+constexpr uint64_t kLossGraceS = 30;  // for a program that lost a server, to stop
+constexpr size_t kEndsAtOnce = 60;    // writes that make a batch
 constexpr uint64_t kIdMask = (uint64_t(1) << kIdBits) - 1;
 
 bool equal(const std::vector<wire::SliceGrant>& a, const std::vector<wire::SliceGrant>& b) {
@@ -176,6 +177,7 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     part.server_lease_id = entry.lease_id;
     server.book[entry.lease_id] = job.id;
   }
+  part.boot = server.boot;
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
   if (!entry.slices.empty() && !equal(entry.slices, part.slices)) {
     part.slices = entry.slices;
@@ -228,7 +230,7 @@ void Scheduler::State::adopt(Member& server, const wire::BookEntry& entry) {
     job->stage = Stage::kGranted;
     job->granted_ns = int64_t(now_.monotonic_ns) - int64_t(std::min(entry.age_ns, kNotAgain / 4));
     job->granted_s = now_.wall_s - int64_t(entry.age_ns / kSecond);
-    job->submitted_ns = now_.monotonic_ns;
+    job->submitted_ns = job->granted_ns;
     job->submitted_s = job->granted_s;
     event("adopt", "lease " + std::to_string(id),
           "server " + server.record.name + " granted it by itself to " +
@@ -340,7 +342,15 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
   if (part.server_lease_id != 0) server.book.erase(part.server_lease_id);
   server.jobs.erase(job.id);
   part.phase = PartPhase::kEnded;
-  if (job.recovered) return;  // settle_recovered looks at all parts
+  if (job.recovered) {  // settle_recovered looks at all parts
+    if (last != nullptr) {
+      if (part.server_lease_id == 0) part.server_lease_id = last->lease_id;
+      part.boot = server.boot;
+      part.accounted = true;
+      ends_.push_back(accounting(server, job, part, why));
+    }
+    return;
+  }
   if (job.stage < Stage::kGranted) {
     attempt_failed(job, server.number, why);
     return;
@@ -354,7 +364,21 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
     plan_dirty_ = true;
   }
   if (job.end_why.empty()) job.end_why = base::printable(why);
+  if (last == nullptr && job.stage == Stage::kGranted && !left.empty()) tell_of_loss(job, why);
   finish_if_over(job);
+}
+
+// A gang that lost a server: the holders of the rest hear of it. A program that can be started
+// again is.
+void Scheduler::State::tell_of_loss(Job& job, const std::string& why) {
+  wire::Order told;
+  told.kind = wire::OrderKind::kNotice;
+  told.text = "lease " + std::to_string(job.id) + " has lost a part: " + base::printable(why);
+  if (job.request.wish.requeues) {
+    told.notice = wire::NoticeKind::kRequeue;
+    told.in_s = kLossGraceS;
+  }
+  tell_parts(job, std::move(told));
 }
 
 // ---- results ----

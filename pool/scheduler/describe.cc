@@ -219,7 +219,7 @@ void Scheduler::State::describe_waiting(Json& json, const Job& job, const Engine
     }
   }
   json.text("start_why", waiting == nullptr ? "" : waiting->start_why);
-  json.whole("waited_s", std::max<int64_t>(0, now_.wall_s - job.submitted_s));
+  json.whole("waited_s", (int64_t(now_.monotonic_ns) - job.submitted_ns) / int64_t(kSecond));
   json.text("state", stage_name(job)).truth("present", job.connection != 0).end();
 }
 

@@ -14,6 +14,8 @@ using base::Status;
 
 namespace {
 
+constexpr int64_t kClockStepS = 2;  // more than rounding makes
+
 std::string cut(std::string text) {
   if (text.size() > wire::kNewsTextBytesMax) text.resize(wire::kNewsTextBytesMax);
   return text;
@@ -38,10 +40,14 @@ void Scheduler::State::use_policy(PoolPolicy policy) {
 // The policy depends on the time of day. The wall's clock may also be set.
 void Scheduler::State::refresh_policy(bool changed) {
   if (!has_policy_) return;
-  const bool expired = now_.wall_s >= effective_to_s_ || now_.wall_s < effective_from_s_;
+  const int64_t ahead_s = now_.wall_s - seconds();
+  const bool was_set =
+      ahead_s - wall_ahead_s_ > kClockStepS || wall_ahead_s_ - ahead_s > kClockStepS;
+  const bool expired = now_.wall_s >= effective_to_s_ || now_.wall_s < effective_from_s_ || was_set;
   if (!changed && !expired) return;
   effective_ = effective(policy_, now_.wall_s);
   effective_from_s_ = now_.wall_s;
+  wall_ahead_s_ = ahead_s;
   effective_to_s_ = next_change(policy_, now_.wall_s);
   engine_.set_policy(effective_, now_.wall_s, seconds());
   for (const auto& each : members_) {
@@ -58,12 +64,18 @@ void Scheduler::State::refresh_policy(bool changed) {
 void Scheduler::State::enter_all() {
   for (auto& [id, job] : jobs_) {
     if (job.stage != Stage::kWaiting) continue;
-    if (job.connection == 0) continue;
-    if (job.in_engine) engine_.withdraw(id);
-    job.in_engine = false;
-    const Status status = enter(job);
-    if (!status.ok()) job.parked = status.message();
+    if (job.connection != 0) enter_again(job);
   }
+}
+
+void Scheduler::State::enter_again(Job& job) {
+  if (job.stage != Stage::kWaiting || job.connection == 0) return;
+  if (job.in_engine) engine_.withdraw(job.id);
+  job.in_engine = false;
+  const Status status = enter(job);
+  if (status.ok()) return;
+  job.parked = status.message();
+  parked_.insert(job.id);
 }
 
 // ---- plans ----

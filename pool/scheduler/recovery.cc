@@ -92,7 +92,9 @@ Job& Scheduler::State::job_from(const RequestRecord& record) {
   job.user_class = record.user_class;
   job.request = record.request;
   job.submitted_s = record.submitted_s;
-  job.submitted_ns = now_.monotonic_ns;
+  job.submitted_ns =
+      int64_t(now_.monotonic_ns) -
+      std::clamp<int64_t>(now_.wall_s - record.submitted_s, 0, 1 << 30) * int64_t(kSecond);
   job.stored = true;
   base::Result<Filter> filter = Filter::parse(record.request.wish.filter);
   if (filter.ok()) job.filter = filter.take();
@@ -180,7 +182,8 @@ bool Scheduler::State::finish_parts(Job& job) {
   const uint64_t id = job.id;
   for (Part& part : job.parts) {
     const Member* server = part.phase == PartPhase::kEnded ? member(part.server) : nullptr;
-    if (server != nullptr) {
+    if (server != nullptr && !part.accounted) {
+      part.accounted = true;
       ends_.push_back(accounting(*server, job, part, "it ended while no scheduler was there"));
     }
   }

@@ -132,7 +132,7 @@ void Scheduler::State::submitted(uint64_t connection, const Asker& who,
   job.filter = filter.take();
   job.account = effective_.accounts[assigned->account].name;
   job.user_class = effective_.user_classes[assigned->user_class].name;
-  job.submitted_ns = now_.monotonic_ns;
+  job.submitted_ns = int64_t(now_.monotonic_ns);
   job.submitted_s = now_.wall_s;
   job.connection = connection;
   status = enter(job);
@@ -182,6 +182,10 @@ Status Scheduler::State::enter(Job& job) {
     job.parked = "servers are still reporting";
     return Status();
   }
+  if (!effective_.account(job.account) || !effective_.user_class(job.user_class)) {
+    return Status(Code::kRefused, "the policy of pool " + options.pool + " has no account " +
+                                      job.account + " or no class " + job.user_class + " now");
+  }
   const Status status = engine_.submit(ask_of(job), seconds());
   if (!status.ok()) return status;
   job.in_engine = true;
@@ -205,10 +209,9 @@ Ask Scheduler::State::ask_of(const Job& job) {
   ask.packed = request.slice.packed;
   ask.spread = spread_of(request.wish.layout);
   ask.priority = request.terms.priority;
-  if (request.wish.longest_s != 0) {
-    ask.most_s = int64_t(std::min<uint64_t>(request.wish.longest_s, 1u << 30));
-  }
-  ask.submitted_s = seconds() - (now_.wall_s - job.submitted_s);
+  const uint64_t longest_s = longest_of(job);
+  if (longest_s != 0) ask.most_s = int64_t(std::min<uint64_t>(longest_s, 1u << 30));
+  ask.submitted_s = job.submitted_ns / int64_t(kSecond);
   if (job.filter.matches_everything() && request.wish.apis.empty()) return ask;
   ask.filter_text = job.filter.text();
   for (const wire::ApiRecord& api : request.wish.apis) {
@@ -333,7 +336,7 @@ void Scheduler::State::committed(Job& job) {
   }
   set_stage(job, Stage::kGranted, 0);
   job.granted_ns = int64_t(now_.monotonic_ns);
-  job.waited_s = uint64_t(std::max<int64_t>(0, now_.wall_s - job.submitted_s));
+  job.waited_s = uint64_t(job.granted_ns - job.submitted_ns) / kSecond;
   job.life = Life();
   event("grant", "lease " + std::to_string(job.id),
         "to " + base::printable(job.who.name) + " on " + server_names(job));

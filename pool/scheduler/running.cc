@@ -44,13 +44,20 @@ uint32_t shrunk_share(uint32_t granted_millionths) {
 
 }  // namespace
 
+// The longest time that it asked for, or that its class gives to who asks for none. 0: no such.
+uint64_t Scheduler::State::longest_of(const Job& job) const {
+  const uint32_t number = effective_.user_class(job.user_class).value_or(0);
+  if (job.request.wish.longest_s != 0 || number >= effective_.user_classes.size()) {
+    return job.request.wish.longest_s;
+  }
+  const uint64_t usual_s = effective_.user_classes[number].default_wall_s;
+  return usual_s == kUnlimited ? 0 : usual_s;
+}
+
 LifeRules Scheduler::State::rules_of(const Job& job) const {
   const uint32_t number = effective_.user_class(job.user_class).value_or(0);
   if (number >= effective_.user_classes.size()) return {};
-  const UserClass& user_class = effective_.user_classes[number];
-  uint64_t wall_s = job.request.wish.longest_s;
-  if (wall_s == 0 && user_class.default_wall_s != kUnlimited) wall_s = user_class.default_wall_s;
-  return life_rules(user_class, effective_, wall_s);
+  return life_rules(effective_.user_classes[number], effective_, longest_of(job));
 }
 
 LifeFacts Scheduler::State::facts_of(const Job& job) const {
@@ -211,10 +218,10 @@ Write Scheduler::State::accounting(const Member& server, const Job& job, const P
   json.truth("exact",
              part.phase == PartPhase::kEnded ? part.reported_ns == now_.monotonic_ns : true);
   json.text("why", base::printable(why, wire::kPoolTextBytesMax));
+  // The same end has the same key, whoever records it.
   const std::string key =
-      format("used/%012lld-%s-%016llx-%llu", (long long)std::max<int64_t>(now_.wall_s, 0),
-             server.record.name.c_str(), (unsigned long long)part.boot,
-             (unsigned long long)part.server_lease_id);
+      format("used/%s-%016llx-%llu-%llx", server.record.name.c_str(), (unsigned long long)part.boot,
+             (unsigned long long)part.server_lease_id, (unsigned long long)job.lease_id);
   return {key, json.take()};
 }
 

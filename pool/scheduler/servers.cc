@@ -167,7 +167,6 @@ void Scheduler::State::begin_connection(Member& server, uint64_t connection, uin
   server.reply_due_ns = kNotAgain;
   server.joined = server.in_full = false;
   server.policy_sent = 0;
-  server.drain_sent = false;
   for (auto& [id, pending] : server.orders) pending.sent = false;
   if (server.boot != boot) {
     if (server.boot != 0) restarted(server);
@@ -296,6 +295,17 @@ void Scheduler::State::save(const Member& server) {
 void Scheduler::State::joined(Member& server) {
   server.joined = server.was_joined = true;
   set_engine_state(server);
+  if (server.record.drained) {
+    wire::Order told;
+    told.kind = wire::OrderKind::kDrain;
+    order(server, std::move(told));
+  }
+  const std::set<uint64_t> parked = std::move(parked_);
+  parked_.clear();
+  for (uint64_t id : parked) {
+    auto job = jobs_.find(id);
+    if (job != jobs_.end() && planning_) enter_again(job->second);
+  }
   bool all = true;
   for (const auto& each : members_) all = all && (each == nullptr || each->was_joined);
   // The first server of a new pool may be one of many, so only known ones end the wait.

@@ -64,6 +64,7 @@ struct Part {
   uint64_t used_ns = 0, waited_ns = 0, memory_used_bytes = 0;
   uint32_t processes = 0;
   bool was_attached = false, paused = false, waits_for_turn = false;
+  bool accounted = false;  // its record is on the way to the store
 };
 
 enum class Stage : uint8_t {
@@ -86,9 +87,9 @@ struct Job {
   std::string account, user_class, gpu_class;
   wire::LeaseRequest request;
   Filter filter;
-  uint64_t submitted_ns = 0;  // may lie before this scheduler: see submitted_s
-  int64_t submitted_s = 0;    // wall
-  uint64_t connection = 0;    // of the client that waits for the answer
+  int64_t submitted_ns = 0;  // monotonic; may be negative
+  int64_t submitted_s = 0;   // wall
+  uint64_t connection = 0;   // of the client that waits for the answer
   uint64_t absent_due_ns = kNotAgain;
   uint64_t batch = 0;           // that the store must have before the next step
   bool in_engine = false;       // it waits or runs there
@@ -144,7 +145,6 @@ struct Member {  // a server
   uint64_t ended_boot = 0, ended_seen = 0, ended_stored = 0;
   std::deque<std::pair<uint64_t, uint64_t>> ended_batches;  // batch, ended number
   uint64_t policy_sent = 0;
-  bool drain_sent = false;
 };
 
 class Scheduler::State {
@@ -229,6 +229,7 @@ class Scheduler::State {
   Job* job_of(Member& member, const wire::BookEntry& entry);
   void part_gone(Member& member, Job& job, Part& part, const wire::BookEntry* last,
                  const std::string& why);
+  void tell_of_loss(Job& job, const std::string& why);
   Write accounting(const Member& member, const Job& job, const Part& part,
                    const std::string& why) const;
   std::vector<PlacedSlice> placed(const Job& job) const;
@@ -261,6 +262,7 @@ class Scheduler::State {
   void use_policy(PoolPolicy policy);  // of the store's text
   void refresh_policy(bool changed);
   void enter_all();
+  void enter_again(Job& job);
   void plan();
   bool may_plan(std::string* why) const;
   void tell_waiting();
@@ -271,6 +273,7 @@ class Scheduler::State {
 
   // ---- running.cc ----
   void look_at_life(Job& job);
+  uint64_t longest_of(const Job& job) const;
   LifeRules rules_of(const Job& job) const;
   LifeFacts facts_of(const Job& job) const;
   void act(Job& job, const LifeAction& action);
@@ -344,12 +347,14 @@ class Scheduler::State {
   PoolPolicy policy_, effective_;
   bool has_policy_ = false;
   int64_t effective_from_s_ = 0, effective_to_s_ = kNever;
+  int64_t wall_ahead_s_ = 0;  // of the monotonic clock, when the policy was last looked at
   Engine engine_;
   bool plan_dirty_ = false;
   uint64_t plan_due_ns_ = kNotAgain;
   std::vector<EngineWaiting> waiting_;  // of the last look
   uint64_t news_pass_ns_ = 0;
   bool news_dirty_ = false;
+  std::set<uint64_t> parked_;   // jobs that wait outside the engine
   std::set<uint64_t> hurried_;  // jobs that do not wait
   uint64_t usage_saved_ns_ = 0;
   std::string usage_bytes_;  // as last written
