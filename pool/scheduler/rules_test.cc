@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler with policies: who may ask, limits of leases that run, changes of the policy, and
+// what the answers to commands contain.
+#include <gtest/gtest.h>
+
+#include "pool/scheduler/test_world.h"
+
+namespace tendril::pool {
+namespace {
+
+const char kPolicy[] = R"(
+[pool]
+name = "lab"
+timezone = "UTC"
+
+[[gpu_class]]
+name = "top"
+match = 'model ~ "H200"'
+
+[[account]]
+name = "vision"
+quota = { top = 1 }
+[[account]]
+name = "nlp"
+quota = { top = 1 }
+
+[[user_class]]
+name = "interactive"
+gpu_classes = ["top"]
+priority = 100
+max_wall = "8h"
+idle_timeout = "30m"
+idle_unused_timeout = "10m"
+idle_action = ["warn", "end"]
+idle_grace = "5m"
+[[user_class]]
+name = "batch"
+gpu_classes = ["top"]
+max_wall = "1h"
+
+[[assignment]]
+match = 'user = "ann"'
+account = "vision"
+user_classes = ["interactive", "batch"]
+[[assignment]]
+match = 'user = "bob"'
+account = "nlp"
+user_classes = ["batch"]
+)";
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class WithPolicy : public testing::Test {
+ protected:
+  void SetUp() override {
+    server = &world.add("gpu1", 2);
+    world.settle();
+    const std::string answer = world.command("apply", {}, kPolicy);
+    ASSERT_TRUE(has(answer, "\"policy_revision\":1")) << answer;
+    world.pass(3);
+  }
+  wire::BookEntry& entry(uint64_t client) {
+    return server->book.at(world.answer(client)->reply.parts[0].lease_id);
+  }
+  std::vector<wire::Order> told(wire::OrderKind kind) {
+    std::vector<wire::Order> orders;
+    for (const wire::Order& order : server->seen) {
+      if (order.kind == kind) orders.push_back(order);
+    }
+    return orders;
+  }
+
+  TestWorld world;
+  TestServer* server = nullptr;
+};
+
+TEST_F(WithPolicy, ServersGetItsText) {
+  EXPECT_EQ(server->policy_revision, 1u);
+  EXPECT_EQ(world.scheduler->policy_text(), kPolicy);
+  EXPECT_TRUE(has(world.command("show"), "\"default\":false"));
+}
+
+TEST_F(WithPolicy, ABadOneChangesNothing) {
+  const std::string answer = world.command("apply", {}, "[[account]]\nname = 7\n");
+  EXPECT_TRUE(has(answer, "2:") || has(answer, "line 2")) << answer;
+  EXPECT_EQ(world.scheduler->policy_revision(), 1u);
+}
+
+TEST_F(WithPolicy, WhoIsInNoAccountIsRefused) {
+  const uint64_t client = world.ask("eve", 1, 1);
+  world.settle();
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->status.code(), base::Code::kRefused);
+}
+
+TEST_F(WithPolicy, DISABLED_TheGrantNamesAccountAndClass) {
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(entry(client).account, "vision");
+  EXPECT_EQ(entry(client).user_class, "interactive");
+  EXPECT_TRUE(has(world.command("status"), "\"used\":{\"top\":1}"));
+}
+
+TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  const uint64_t lease = world.answer(client)->reply.parts[0].lease_id;
+  server->book.at(lease).was_attached = true;
+  server->book.at(lease).idle_ns = 0;
+  world.pass(29 * 60);
+  EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
+  world.pass(2 * 60);
+  ASSERT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  EXPECT_EQ(told(wire::OrderKind::kNotice)[0].notice, wire::NoticeKind::kWarning);
+  EXPECT_EQ(server->book.count(lease), 1u);
+  world.pass(5 * 60);
+  EXPECT_EQ(server->book.count(lease), 0u);
+  ASSERT_EQ(told(wire::OrderKind::kEnd).size(), 1u);
+  EXPECT_FALSE(told(wire::OrderKind::kEnd)[0].text.empty());
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+TEST_F(WithPolicy, UnknownUseCountsAsActive) {
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  server->book.at(world.answer(client)->reply.parts[0].lease_id).was_attached = true;
+  world.pass(60 * 60);
+  EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
+}
+
+TEST_F(WithPolicy, TheLongestTimeEndsALeaseUnderAnotherSchedulerToo) {
+  wire::PoolWish wish;
+  wish.user_class = "batch";
+  const uint64_t client = world.ask("ann", 1, 1, wish);
+  world.settle();
+  world.claim(client);
+  server->book.begin()->second.was_attached = true;
+  world.pass(30 * 60);
+  world.begin(2);
+  world.pass(24 * 60);
+  EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
+  world.pass(2 * 60);
+  EXPECT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  EXPECT_EQ(server->book.size(), 1u);
+  world.pass(5 * 60);
+  EXPECT_TRUE(server->book.empty());
+}
+
+TEST_F(WithPolicy, APolicyOutlivesTheScheduler) {
+  world.begin(2);
+  world.pass(3);
+  EXPECT_EQ(world.scheduler->policy_revision(), 1u);
+  EXPECT_EQ(world.scheduler->policy_text(), kPolicy);
+}
+
+TEST_F(WithPolicy, MovesQuota) {
+  const std::string answer = world.command("move", {"vision", "nlp", "top=0.5"});
+  EXPECT_TRUE(has(answer, "\"policy_revision\":2")) << answer;
+  world.pass(2);
+  EXPECT_TRUE(has(world.command("status"), "\"quota\":{\"top\":1.5}"));
+  EXPECT_TRUE(has(world.command("move", {"vision", "nlp", "top=x"}), "CLASS=GPUS"));
+}
+
+TEST_F(WithPolicy, ADryRunTellsAndChangesNothing) {
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  std::string other = kPolicy;
+  const size_t at = other.find("\"vision\"\nquota");
+  other.replace(at, 8, "\"sight\"");
+  for (size_t next = other.find("\"vision\""); next != std::string::npos;
+       next = other.find("\"vision\"")) {
+    other.replace(next, 8, "\"sight\"");
+  }
+  const std::string answer = world.command("dry-run", {}, other);
+  EXPECT_TRUE(has(answer, "\"changes\":[")) << answer;
+  EXPECT_TRUE(has(answer, "its account or class is gone")) << answer;
+  EXPECT_EQ(world.scheduler->policy_revision(), 1u);
+  EXPECT_EQ(server->book.size(), 1u);
+}
+
+TEST_F(WithPolicy, AccountingSaysWhatWasAskedAndUsed) {
+  const uint64_t client = world.ask("ann", 1, 0.5);
+  world.settle();
+  world.claim(client);
+  wire::BookEntry& lease = server->book.begin()->second;
+  lease.was_attached = true;
+  lease.used_ns = 5'000'000'000;
+  lease.idle_total_ns = 2'000'000'000;
+  world.pass(5);
+  server->end(lease.lease_id, "the program ended");
+  world.pass(5);
+  std::string record;
+  for (const auto& [key, value] : world.store) {
+    if (key.compare(0, 5, "used/") == 0) record = value;
+  }
+  EXPECT_TRUE(has(record, "\"owner\":\"ann\"")) << record;
+  EXPECT_TRUE(has(record, "\"account\":\"vision\"")) << record;
+  EXPECT_TRUE(has(record, "\"used_ns\":5000000000")) << record;
+  EXPECT_TRUE(has(record, "\"idle_s\":2")) << record;
+  EXPECT_TRUE(has(record, "\"share\":0.5")) << record;
+  EXPECT_TRUE(has(record, "\"exact\":true")) << record;
+}
+
+TEST_F(WithPolicy, MaintenanceEndsWhatRuns) {
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  EXPECT_TRUE(has(world.command("maintenance", {"gpu1", "+20m", "+2h", "new", "fans"}),
+                  "\"why\":\"new fans\""));
+  world.pass(16 * 60);
+  ASSERT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  world.pass(5 * 60);
+  EXPECT_TRUE(server->book.empty());
+  EXPECT_TRUE(has(world.command("maintenance", {"gpu1", "none"}), "\"maintenance\":[]"));
+}
+
+TEST_F(WithPolicy, AQueueHasTheKeysThatAreDocumented) {
+  const uint64_t first = world.ask("ann", 2, 1);
+  world.settle();
+  world.claim(first);
+  world.ask("bob", 1, 1);
+  world.pass(2);
+  const std::string queue = world.command("queue");
+  for (const char* key : {"request", "place", "of", "queue", "owner", "account", "user_class",
+                          "program", "host", "slices", "share", "filter", "reason", "numbers",
+                          "start_from_at", "start_to_at", "waited_s", "state", "present"}) {
+    EXPECT_TRUE(has(queue, '"' + std::string(key) + "\":")) << key << " in " << queue;
+  }
+  EXPECT_TRUE(has(queue, "\"account\":\"nlp\"")) << queue;
+}
+
+TEST_F(WithPolicy, DISABLED_LabelsAreFacts) {
+  EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "\"room\":\"cellar\""));
+  wire::PoolWish wish;
+  wish.filter = "label.room = attic";
+  const uint64_t attic = world.ask("ann", 1, 1, wish);
+  wish.filter = "label.room = cellar";
+  const uint64_t cellar = world.ask("ann", 1, 1, wish);
+  world.pass(1);
+  ASSERT_NE(world.answer(cellar), nullptr);
+  EXPECT_TRUE(world.answer(cellar)->status.ok());
+  const Effects::ToClient* none = world.answer(attic);
+  EXPECT_TRUE(none == nullptr || !none->status.ok());
+}
+
+}  // namespace
+}  // namespace tendril::pool
