@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kLeastShare = 50'000;  // a shrunk lease keeps this much at least
 constexpr uint32_t kShrunkPart = 4;       // and a quarter of what it was granted
-constexpr uint64_t kUsefulReportNs = 10 * kSecond;
 
 std::string cut(const std::string& text) {
   return text.size() <= wire::kPoolTextBytesMax ? text : text.substr(0, wire::kPoolTextBytesMax);
@@ -69,10 +68,15 @@ LifeFacts Scheduler::State::facts_of(const Job& job) const {
     const Member* server = member(part.server);
     LifeUse use;
     use.known = part.reported_ns != 0 && part.idle_ns != wire::kIdleUnknown && server != nullptr &&
-                speaks(*server) && now_.monotonic_ns - part.reported_ns < kUsefulReportNs;
+                speaks(*server) && !server->silent;
     use.attached = part.was_attached;
     use.waiting = part.waits_for_turn;
-    use.idle_ns = int64_t(std::min<uint64_t>(part.idle_ns, kNever));
+    // A server says when a lease begins or ends to be idle. In between it is what it was, up to
+    // the server's last report.
+    use.idle_ns = int64_t(std::min<uint64_t>(part.idle_ns, kNever / 2));
+    if (use.known && use.idle_ns != 0) {
+      use.idle_ns += int64_t(server->last_report_ns - part.reported_ns);
+    }
     uses.push_back(use);
     for (const MaintenanceWindow& window :
          server == nullptr ? std::vector<MaintenanceWindow>() : server->record.maintenance) {

@@ -106,14 +106,10 @@ Member* Scheduler::State::speaker(uint64_t connection, const std::string& proven
   if (known != member_by_connection_.end() && member(known->second) != nullptr) {
     return member(known->second);
   }
-  if (report.facts.empty() || !report.full) {
-    wire::PoolOrders orders;
-    orders.pool = options.pool;
-    orders.scheduler = options.scheduler;
-    orders.term = options.term;
-    orders.schedules = !deposed_;
-    orders.wants_full = true;
-    effects_.to_servers.push_back({connection, Status(), std::move(orders)});
+  if (report.facts.empty()) {  // it told them to somebody else: a scheduler before this one
+    refuse_report(connection,
+                  Status(Code::kClosed,
+                         "pool " + options.pool + " has a new scheduler; connect to it again"));
     return nullptr;
   }
   const wire::ServerFacts& facts = report.facts[0];
@@ -206,7 +202,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   if (!report.facts.empty()) take_facts(*server, report.facts[0]);
   take_book(*server, report);
   server->reply_due_ns = now_.monotonic_ns + uint64_t(wire::kReportEveryMs) * kMillisecond;
-  bool unsent = report.more;
+  bool unsent = report.more || (!server->joined && !server->in_full);
   if (server->joined) {
     for (const auto& [id, pending] : server->orders) unsent = unsent || !pending.sent;
     unsent = unsent || server->policy_sent != policy_record.revision;
