@@ -55,7 +55,9 @@ Result<std::string> Gateway::ask(const std::string& path, const std::string& bod
     Attempt attempt = ask_member(path, body, deadline);
     if (attempt.status.ok()) return std::move(attempt.body);
     uncertain = uncertain || attempt.uncertain;
-    last = attempt.status;
+    // The last try may have had no time for more than running out of it.
+    const bool says_less = attempt.status.code() == Code::kTimeout && deadline.passed();
+    if (last.ok() || !says_less) last = attempt.status;
     if (!attempt.next) return last;
     line_.reset();
     at_ = (at_ + 1) % options_.members.size();
@@ -64,7 +66,7 @@ Result<std::string> Gateway::ask(const std::string& path, const std::string& bod
     if (deadline.passed()) break;
   }
   return Status(uncertain ? Code::kTimeout : Code::kUnavailable,
-                name_ + ": no member can answer, the last because: " + last.message() +
+                name_ + ": no member can answer: " + last.message() +
                     (uncertain ? " (a write may have been stored)" : ""));
 }
 
