@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heads: who gets a promise, its time and its place. A promise holds as long as its servers do:
+// leases end at the latest when they must, and nothing else is put in its place. A lease that ends
+// sooner never makes it worse (ledger.h). So a promise is only ever moved to an earlier time.
+#include <algorithm>
+#include <functional>
+
+#include "pool/engine/state.h"
+
+namespace tendril::pool {
+
+namespace {
+
+constexpr int64_t kPromiseAnew_s = 30;
+
+int64_t when_it_must(const Holder& holder) { return holder.ends_by_s; }
+
+}  // namespace
+
+Promise* Engine::State::promise_of(uint64_t id) {
+  for (Promise& promise : promises_)
+    if (promise.id == id) return &promise;
+  return nullptr;
+}
+
+void Engine::State::drop_promise(uint64_t id) {
+  if (promise_of(id) == nullptr) return;
+  std::erase_if(promises_, [id](const Promise& promise) { return promise.id == id; });
+  room.drop_claims(id, false);
+}
+
+bool Engine::State::slot_taken(uint32_t gpu_class, bool inside, bool late) const {
+  for (const Promise& promise : promises_)
+    if (promise.gpu_class == gpu_class && (late ? promise.late : promise.inside == inside))
+      return true;
+  return false;
+}
+
+// A server that is lost, drained or closed takes its promises with it.
+void Engine::State::check_promises(int64_t) {
+  std::vector<uint64_t> broken;
+  for (const Promise& promise : promises_)
+    if (!room.free_by(promise.slices, waiting[promise.id]->ask.packed, promise.at_s))
+      broken.push_back(promise.id);
+  for (uint64_t id : broken) drop_promise(id);
+}
+
+// What the request becomes that did not start: a head, perhaps.
+void Engine::State::head(Entry& entry, int64_t now_s, EnginePlan& plan) {
+  const bool late = this->late(entry, now_s);
+  if (Promise* own = promise_of(entry.ask.id)) {
+    const uint32_t gpu_class = own->gpu_class;
+    const bool anew =
+        room.gains(gpu_class) != own->gains && now_s >= own->computed_s + kPromiseAnew_s;
+    const bool reclaimed = !own->reclaiming && reclaim_for(entry, gpu_class, now_s, plan);
+    if (anew || reclaimed) promise(entry, now_s, false);
+    if (reclaimed)
+      if (Promise* now = promise_of(entry.ask.id)) now->reclaiming = true;
+    return;
+  }
+  bool wanted = false;
+  bool reclaimed = false;
+  for (uint32_t gpu_class : entry.ask.gpu_classes) {
+    const Charge charge = charge_of(entry, gpu_class);
+    const bool lacks = ledger.lacks(ledger.use(), charge).has_value();
+    const bool inside = ledger.inside_quota(ledger.use(), charge);
+    if (slot_taken(gpu_class, inside, late) || (lacks && !late)) continue;
+    wanted = true;
+    if (!lacks && !reclaimed) reclaimed = reclaim_for(entry, gpu_class, now_s, plan);
+  }
+  if (!wanted) return;
+  if (!promise(entry, now_s, false) && late) promise(entry, now_s, true);
+  if (Promise* own = promise_of(entry.ask.id); own != nullptr && reclaimed) own->reclaiming = true;
+}
+
+// Gives the request a promise, or a better one than it has. `by_force`: no lease need end, so its
+// place is kept free from now on.
+bool Engine::State::promise(Entry& entry, int64_t now_s, bool by_force) {
+  std::optional<Promise> best = best_promise(entry, now_s, by_force);
+  Promise* own = promise_of(entry.ask.id);
+  if (!best) return own != nullptr;
+  if (own != nullptr && best->at_s >= own->at_s) {
+    own->computed_s = now_s;
+    own->gains = best->gains;
+    return true;
+  }
+  drop_promise(entry.ask.id);
+  keep_promise(std::move(*best));
+  return true;
+}
+
+std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, bool by_force) {
+  const bool late = this->late(entry, now_s);
+  const Promise* own = promise_of(entry.ask.id);
+  const std::function<bool(uint64_t)> may_use = [&](uint64_t reservation) {
+    return this->may_use(entry, reservation);
+  };
+  Seeker seeker = seeker_for(entry, now_s);
+  seeker.may_use = &may_use;
+  // Leases without an end are thought to end in some years, the older ones first.
+  constexpr int64_t kYears_s = int64_t{1} << 40;
+  const Room::Ends ends = by_force ? Room::Ends([](const Holder& holder) {
+    return holder.ends_by_s == kNever ? kYears_s + static_cast<int64_t>(holder.id % kYears_s)
+                                      : holder.ends_by_s;
+  })
+                                   : Room::Ends(when_it_must);
+  std::optional<Promise> best;
+  for (uint32_t gpu_class : entry.ask.gpu_classes) {
+    const Charge charge = charge_of(entry, gpu_class);
+    const bool inside = ledger.inside_quota(ledger.use(), charge);
+    if (own != nullptr ? own->gpu_class != gpu_class : slot_taken(gpu_class, inside, late))
+      continue;
+    int64_t may_s = now_s;
+    if (ledger.lacks(ledger.use(), charge)) {
+      if (!late) continue;
+      may_s = lacks_until(entry, charge, now_s);
+      if (may_s == kNever) continue;
+    }
+    const EarliestPlace place = room.earliest(seeker, gpu_class, ends);
+    if (place.at_s == kNever) continue;
+    Promise promise;
+    promise.at_s = by_force ? now_s : std::max(place.at_s, may_s);
+    if (best && best->at_s <= promise.at_s) continue;
+    promise.id = entry.ask.id;
+    promise.gpu_class = gpu_class;
+    promise.inside = inside;
+    promise.late = late;
+    promise.computed_s = now_s;
+    promise.gains = room.gains(gpu_class);
+    promise.after_id = place.after_id;
+    promise.reclaiming = own != nullptr && own->reclaiming;
+    promise.slices = place.slices;
+    promise.charge = charge;
+    best = std::move(promise);
+  }
+  return best;
+}
+
+void Engine::State::keep_promise(Promise&& promise) {
+  promise.then = use_at(promise.at_s, promise.charge);
+  Claim claim;
+  claim.owner = promise.id;
+  claim.from_s = promise.at_s;
+  claim.packed = waiting[promise.id]->ask.packed;
+  room.claim(promise.slices, claim);
+  promises_.push_back(std::move(promise));
+}
+
+Ledger::Use Engine::State::use_at(int64_t at_s, const Charge& charge) const {
+  Ledger::Use use = ledger.for_user(ledger.use(), charge);
+  for (const auto& [id, entry] : running)
+    if (entry->charged && entry->ends_by_s <= at_s) ledger.remove(use, entry->charge);
+  return use;
+}
+
+// When quotas and limits let the request start, if all leases last as long as they may.
+int64_t Engine::State::lacks_until(const Entry&, const Charge& charge, int64_t now_s) const {
+  std::vector<const Entry*> ends;
+  for (const auto& [id, entry] : running)
+    if (entry->charged && entry->ends_by_s != kNever) ends.push_back(entry.get());
+  std::sort(ends.begin(), ends.end(), [](const Entry* left, const Entry* right) {
+    return std::tie(left->ends_by_s, left->ask.id) < std::tie(right->ends_by_s, right->ask.id);
+  });
+  Ledger::Use use = ledger.for_user(ledger.use(), charge);
+  for (const Entry* entry : ends) {
+    ledger.remove(use, entry->charge);
+    if (!ledger.lacks(use, charge)) return std::max(entry->ends_by_s, now_s);
+  }
+  return kNever;
+}
+
+// A reservation gets whole GPUs of its class: those that are free soonest.
+void Engine::State::book_reservations(int64_t now_s) {
+  std::vector<Amounts> reserved(policy().accounts.size());
+  for (Booking& booking : bookings_) {
+    if (booking.to_s <= now_s) {
+      room.drop_claims(booking.number, true);
+      continue;
+    }
+    if (booking.changes != room.changes()) choose_gpus(booking, now_s);
+    if (booking.from_s > now_s) continue;
+    const Reservation& of = policy().reservations[booking.number];
+    for (uint32_t account : of.accounts) {
+      if (account >= reserved.size()) continue;
+      Amounts& amounts = reserved[account];
+      amounts.resize(std::max(amounts.size(), of.gpus.size()));
+      for (size_t i = 0; i < of.gpus.size(); ++i) amounts[i] += of.gpus[i];
+    }
+  }
+  std::erase_if(bookings_, [now_s](const Booking& booking) { return booking.to_s <= now_s; });
+  ledger.set_reserved(std::move(reserved));
+}
+
+void Engine::State::choose_gpus(Booking& booking, int64_t now_s) {
+  struct Option {
+    int64_t free_s = 0;
+    uint32_t server = 0, gpu = 0;
+  };
+  const Reservation& of = policy().reservations[booking.number];
+  std::vector<PlacedSlice> chosen;
+  for (uint32_t gpu_class = 0; gpu_class < of.gpus.size(); ++gpu_class) {
+    if (of.gpus[gpu_class] == 0) continue;
+    std::vector<Option> options;
+    for (uint32_t server = 0; server < room.servers(); ++server) {
+      if (!room.open(server)) continue;
+      for (uint32_t gpu = 0; gpu < room.server(server).gpus.size(); ++gpu) {
+        if (room.class_of(server, gpu) != gpu_class) continue;
+        Option option{booking.from_s, server, gpu};
+        // A GPU that it has already stays, unless another is free sooner.
+        for (const Holder& holder : room.holders(server, gpu)) {
+          const auto lease = running.find(holder.id);
+          if (lease == running.end() || !may_use(*lease->second, booking.number))
+            option.free_s = std::max(option.free_s, holder.ends_by_s);
+        }
+        for (const Booking& other : bookings_)
+          if (other.number != booking.number && other.chosen && other.from_s < booking.to_s &&
+              booking.from_s < other.to_s)
+            for (const PlacedSlice& slice : other.slices)
+              if (slice.server == server && slice.gpu == gpu) option.free_s = kNever;
+        options.push_back(option);
+      }
+    }
+    const auto had = [&](const Option& option) {
+      return std::none_of(booking.slices.begin(), booking.slices.end(), [&](const auto& slice) {
+        return slice.server == option.server && slice.gpu == option.gpu;
+      });
+    };
+    std::sort(options.begin(), options.end(), [&](const Option& left, const Option& right) {
+      return std::tuple(left.free_s, had(left), left.server, left.gpu) <
+             std::tuple(right.free_s, had(right), right.server, right.gpu);
+    });
+    uint64_t missing = of.gpus[gpu_class];
+    for (const Option& option : options) {
+      if (missing == 0) break;
+      const auto share = static_cast<uint32_t>(std::min<uint64_t>(missing, kWholeGpu));
+      const uint64_t memory = room.server(option.server).gpus[option.gpu].memory_usable_bytes;
+      chosen.push_back(
+          PlacedSlice{option.server, option.gpu, share,
+                      static_cast<uint64_t>(static_cast<double>(memory) * share / kWholeGpu)});
+      missing -= share;
+    }
+  }
+  room.drop_claims(booking.number, true);
+  Claim claim;
+  claim.owner = booking.number;
+  claim.reservation = true;
+  claim.from_s = booking.from_s;
+  claim.to_s = booking.to_s;
+  room.claim(chosen, claim);
+  booking.slices = std::move(chosen);
+  booking.chosen = true;
+  booking.changes = room.changes();
+  (void)now_s;
+}
+
+}  // namespace tendril::pool
