@@ -156,6 +156,7 @@ void Engine::State::lacking_text(const Entry& entry, uint32_t gpu_class, const L
                  gpus + ", and class " + of.name + " waits for the account's own";
       return;
     case Lack::kLending:
+    case Lack::kFull:
       out.text = account.name + " holds " + amount_text(held) + " of " + amount_text(quota) + " " +
                  gpus + ", and others lend no more";
       if (const uint64_t lent = ledger.lent(lacking.account, gpu_class); lent != 0)
@@ -177,11 +178,13 @@ void Engine::State::diagnose(const Entry& entry, int64_t now_s, EngineWaiting& o
     if (own != nullptr && gpu_class != own->gpu_class) continue;
     lacking = ledger.lacks(ledger.use(), charge_of(entry, gpu_class));
     chosen = gpu_class;
+    if (lacking && lacking->what == Lack::kFull) lacking.reset();
     if (!lacking) break;
   }
   if (lacking) {
     chosen = own != nullptr ? own->gpu_class : entry.ask.gpu_classes[0];
     lacking = ledger.lacks(ledger.use(), charge_of(entry, chosen));
+    if (lacking && lacking->what == Lack::kFull) lacking.reset();
   }
   out.gpu_class = chosen;
   if (lacking) return lacking_text(entry, chosen, *lacking, out);
@@ -271,10 +274,15 @@ base::Status Engine::State::never_fits(const Entry& entry, int64_t now_s) {
   Seeker seeker = seeker_for(entry, now_s);
   std::string names;
   std::optional<Lacking> lacking;
+  bool away = false;
+  for (uint32_t server = 0; server < room.servers(); ++server) away = away || !room.open(server);
   for (uint32_t gpu_class : ask.gpu_classes) {
     names += (names.empty() ? "" : ", ") + policy().gpu_classes[gpu_class].name;
     if (!room.ever_fits(seeker, gpu_class, true)) continue;
     lacking = ledger.lacks_ever(charge_of(entry, gpu_class));
+    // What others lend depends on what there is; servers may come back.
+    if (lacking && (lacking->what == Lack::kFull || (lacking->what == Lack::kLending && away)))
+      return {};
     if (!lacking) return {};
   }
   if (lacking) {

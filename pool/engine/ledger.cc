@@ -99,12 +99,11 @@ std::optional<Lacking> Ledger::lacks(const Use& use, const Charge& charge) const
        account = policy_.accounts[account].parent)
     if (use.held[cell(account, charge.gpu_class)] + charge.amount >
         limit(account, charge.gpu_class))
-      return Lacking{Lack::kAccountLimit, account};
+      return Lacking{Lack::kAccountLimit, account, false};
   if (inside_quota(use, charge)) return std::nullopt;
   if (policy_.user_classes[charge.user_class].over_quota == OverQuota::kNever)
-    return Lacking{Lack::kOwnQuota, charge.account};
-  if (!lent_to(use, charge)) return Lacking{Lack::kLending, charge.account};
-  return std::nullopt;
+    return Lacking{Lack::kOwnQuota, charge.account, false};
+  return lacks_lending(use, charge);
 }
 
 std::optional<Lacking> Ledger::lacks_for_user(const Use& use, const Charge& charge) const {
@@ -115,16 +114,17 @@ std::optional<Lacking> Ledger::lacks_for_user(const Use& use, const Charge& char
   const PerUser& most = policy_.user_classes[charge.user_class].max_per_user;
   if (most.gpus != kUnlimited || most.leases != kUnlimited) {
     const OfUser user = of(class_key(charge.user_class, charge.user));
-    if (user.gpus + charge.amount > most.gpus) return Lacking{Lack::kUserClassGpus, 0};
-    if (user.leases + 1 > most.leases) return Lacking{Lack::kUserClassLeases, 0};
+    if (user.gpus + charge.amount > most.gpus) return Lacking{Lack::kUserClassGpus, 0, false};
+    if (user.leases + 1 > most.leases) return Lacking{Lack::kUserClassLeases, 0, false};
   }
   for (uint32_t account = charge.account; account != kNoAccount;
        account = policy_.accounts[account].parent) {
     const PerUser& here = policy_.accounts[account].max_per_user;
     if (here.gpus == kUnlimited && here.leases == kUnlimited) continue;
     const OfUser user = of(account_key(account, charge.user));
-    if (user.gpus + charge.amount > here.gpus) return Lacking{Lack::kAccountUserGpus, account};
-    if (user.leases + 1 > here.leases) return Lacking{Lack::kAccountUserLeases, account};
+    if (user.gpus + charge.amount > here.gpus)
+      return Lacking{Lack::kAccountUserGpus, account, false};
+    if (user.leases + 1 > here.leases) return Lacking{Lack::kAccountUserLeases, account, false};
   }
   return std::nullopt;
 }
@@ -143,10 +143,11 @@ bool Ledger::over_quota(const Use& use, const Charge& charge) const {
 
 // Beside what everybody holds, what nobody lends must stay free, with this charge added. It is
 // enough if that holds inside the quota of an account above.
-bool Ledger::lent_to(const Use& use, const Charge& charge) const {
+std::optional<Lacking> Ledger::lacks_lending(const Use& use, const Charge& charge) const {
   const size_t accounts = policy_.accounts.size();
   std::vector<uint64_t> needed(accounts), below(accounts), held_below(accounts);
   uint64_t all = 0;
+  uint64_t all_held = charge.amount;
   for (size_t i = accounts; i-- > 0;) {
     const auto account = static_cast<uint32_t>(i);
     const uint64_t held = use.held[cell(account, charge.gpu_class)];
@@ -155,16 +156,19 @@ bool Ledger::lent_to(const Use& use, const Charge& charge) const {
     const uint32_t parent = policy_.accounts[i].parent;
     if (parent == kNoAccount) {
       all = plus(all, needed[i]);
+      all_held += held;
     } else {
       below[parent] = plus(below[parent], needed[i]);
       held_below[parent] += held;
     }
   }
-  if (all <= capacity(charge.gpu_class)) return true;
+  const uint64_t capacity = this->capacity(charge.gpu_class);
+  if (all <= capacity) return std::nullopt;
   for (uint32_t account = policy_.accounts[charge.account].parent; account != kNoAccount;
        account = policy_.accounts[account].parent)
-    if (needed[account] <= quota(account, charge.gpu_class)) return true;
-  return false;
+    if (needed[account] <= quota(account, charge.gpu_class)) return std::nullopt;
+  if (all_held <= capacity) return Lacking{Lack::kLending, charge.account, false};
+  return Lacking{Lack::kFull, charge.account, all > all_held};
 }
 
 uint64_t Ledger::held(const Use& use, uint32_t account, uint32_t gpu_class) const {

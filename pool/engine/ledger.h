@@ -32,10 +32,12 @@ enum class Lack : uint8_t {
   kAccountLimit,
   kOwnQuota,  // its class waits for its account's quota
   kLending,   // over quota, and others lend no more
+  kFull,      // over quota, and all there is is held
 };
 struct Lacking {
   Lack what = Lack::kLending;
   uint32_t account = 0;  // whose limit it is
+  bool kept = false;     // kFull: some of what is not held is kept for its account
 };
 
 class Ledger {
@@ -96,7 +98,7 @@ class Ledger {
     return size_t{account} * policy_.gpu_classes.size() + gpu_class;
   }
   std::optional<Lacking> lacks_for_user(const Use& use, const Charge& charge) const;
-  bool lent_to(const Use& use, const Charge& charge) const;
+  std::optional<Lacking> lacks_lending(const Use& use, const Charge& charge) const;
   uint64_t kept(uint32_t account, uint32_t gpu_class) const;  // what it never lends
 
   PoolPolicy policy_;

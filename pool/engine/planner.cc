@@ -190,7 +190,12 @@ bool Engine::State::consider(Entry& entry, int64_t now_s, EnginePlan& plan) {
 
 bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, EnginePlan& plan) {
   Charge charge = charge_of(entry, gpu_class);
-  if (ledger.lacks(ledger.use(), charge)) return false;
+  // If all is held, places decide, unless some is kept for others.
+  const auto lacks = [&] {
+    const auto lacking = ledger.lacks(ledger.use(), charge);
+    return lacking && (lacking->what != Lack::kFull || lacking->kept);
+  };
+  if (lacks()) return false;
   const int64_t ends_by_s = plus_s(now_s, entry.most_s);
   const Promise* own = promise_of(entry.ask.id);
   Failure& failure = failures_[failure_key(entry.shape, gpu_class)];
@@ -212,7 +217,7 @@ bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, E
   if (amount != charge.amount) {
     // On smaller GPUs its memory is a larger part.
     charge.amount = amount;
-    if (ledger.lacks(ledger.use(), charge)) return false;
+    if (lacks()) return false;
     if (delays_a_promise(entry, charge, ends_by_s)) return false;
   }
   start(entry, charge, std::move(found.slices), now_s, plan);

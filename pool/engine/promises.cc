@@ -62,7 +62,8 @@ void Engine::State::head(Entry& entry, int64_t now_s, EnginePlan& plan) {
   bool reclaimed = false;
   for (uint32_t gpu_class : entry.ask.gpu_classes) {
     const Charge charge = charge_of(entry, gpu_class);
-    const bool lacks = ledger.lacks(ledger.use(), charge).has_value();
+    const auto lacking = ledger.lacks(ledger.use(), charge);
+    const bool lacks = lacking && lacking->what != Lack::kFull;
     const bool inside = ledger.inside_quota(ledger.use(), charge);
     if (slot_taken(gpu_class, inside, late) || (lacks && !late)) continue;
     wanted = true;
@@ -110,14 +111,15 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
     const bool inside = ledger.inside_quota(ledger.use(), charge);
     if (own != nullptr ? own->gpu_class != gpu_class : slot_taken(gpu_class, inside, late))
       continue;
-    int64_t may_s = now_s;
-    if (ledger.lacks(ledger.use(), charge)) {
-      if (!late) continue;
-      may_s = lacks_until(entry, charge, now_s);
-      if (may_s == kNever) continue;
-    }
+    const auto lacking = ledger.lacks(ledger.use(), charge);
+    if (lacking && lacking->what != Lack::kFull && !late) continue;
     const EarliestPlace place = room.earliest(seeker, gpu_class, ends);
     if (place.at_s == kNever) continue;
+    int64_t may_s = now_s;
+    if (lacking && !by_force && ledger.lacks(use_at(place.at_s, charge), charge)) {
+      may_s = lacks_until(charge, now_s);
+      if (may_s == kNever) continue;
+    }
     Promise promise;
     promise.at_s = by_force ? now_s : std::max(place.at_s, may_s);
     if (best && best->at_s <= promise.at_s) continue;
@@ -154,7 +156,7 @@ Ledger::Use Engine::State::use_at(int64_t at_s, const Charge& charge) const {
 }
 
 // When quotas and limits let the request start, if all leases last as long as they may.
-int64_t Engine::State::lacks_until(const Entry&, const Charge& charge, int64_t now_s) const {
+int64_t Engine::State::lacks_until(const Charge& charge, int64_t now_s) const {
   std::vector<const Entry*> ends;
   for (const auto& [id, entry] : running)
     if (entry->charged && entry->ends_by_s != kNever) ends.push_back(entry.get());

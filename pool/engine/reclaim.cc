@@ -23,6 +23,18 @@ struct Victim {
   }
 };
 
+// Leaves out whoever need not go.
+void leave_out(std::vector<uint64_t>& chosen, std::set<uint64_t>& gone,
+               const std::function<bool()>& fits) {
+  for (size_t i = chosen.size(); i-- > 0 && chosen.size() > 1;) {
+    gone.erase(chosen[i]);
+    if (fits())
+      chosen.erase(chosen.begin() + static_cast<ptrdiff_t>(i));
+    else
+      gone.insert(chosen[i]);
+  }
+}
+
 }  // namespace
 
 int64_t Engine::State::grace_s(const Entry& victim) const {
@@ -59,7 +71,8 @@ bool Engine::State::reclaim_for(Entry& entry, uint32_t gpu_class, int64_t now_s,
   const Charge charge = charge_of(entry, gpu_class);
   const std::vector<uint32_t>& preempts = policy().user_classes[entry.ask.user_class].preempts;
   const bool inside = ledger.inside_quota(ledger.use(), charge);
-  if ((!inside && preempts.empty()) || ledger.lacks(ledger.use(), charge)) return false;
+  const auto lacking = ledger.lacks(ledger.use(), charge);
+  if ((!inside && preempts.empty()) || (lacking && lacking->what != Lack::kFull)) return false;
   if (const Promise* own = promise_of(entry.ask.id); own != nullptr && own->at_s <= now_s + 1)
     return false;
   const std::function<bool(uint64_t)> may_use = [&](uint64_t reservation) {
@@ -118,13 +131,7 @@ bool Engine::State::reclaim_for(Entry& entry, uint32_t gpu_class, int64_t now_s,
       gone.erase(chosen[i]);
       chosen.erase(chosen.begin() + static_cast<ptrdiff_t>(i));
     }
-  for (size_t i = chosen.size(); i-- > 0 && chosen.size() > 1;) {
-    gone.erase(chosen[i]);
-    if (fits())
-      chosen.erase(chosen.begin() + static_cast<ptrdiff_t>(i));
-    else
-      gone.insert(chosen[i]);
-  }
+  leave_out(chosen, gone, fits);
   const std::string why = policy().accounts[entry.ask.account].name + " reclaims " +
                           amount_text(charge.amount) + " " + policy().gpu_classes[gpu_class].name;
   for (uint64_t id : chosen) reclaim(*running[id], entry.ask.id, why, now_s, plan);

@@ -151,7 +151,7 @@ class Engine::State {
   void drop_promise(uint64_t id);
   void check_promises(int64_t now_s);
   bool slot_taken(uint32_t gpu_class, bool inside, bool late) const;
-  int64_t lacks_until(const Entry& entry, const Charge& charge, int64_t now_s) const;
+  int64_t lacks_until(const Charge& charge, int64_t now_s) const;
   Ledger::Use use_at(int64_t at_s, const Charge& charge) const;
   int64_t next_time(int64_t now_s) const;
 
