@@ -110,12 +110,14 @@ void Scheduler::State::take_book(Member& server, const wire::PoolReport& report)
     take_ended(server, *entry);
     if (ends_.size() >= kEndsAtOnce) write_ends(server);
   }
+  if (!ended.empty()) write_ends(server);
   for (const wire::OrderResult& result : report.results) take_result(server, result);
   if (server.in_full && !report.more) {
     server.in_full = false;
     finish_full(server);
   }
-  if (!ended.empty() || !ends_.empty()) write_ends(server);
+  settle_all();
+  flush_ends();
 }
 
 // Everything of the server's that the full book does not have is gone.
@@ -136,12 +138,9 @@ void Scheduler::State::finish_full(Member& server) {
       part_gone(server, job, *part, nullptr, "server " + server.record.name + " lost it");
     }
   }
+  unsettled_.insert(jobs.begin(), jobs.end());
   const bool first = !server.joined;
   if (first) joined(server);
-  for (uint64_t id : jobs) {
-    auto found = jobs_.find(id);
-    if (found != jobs_.end() && found->second.recovered) settle_recovered(found->second, false);
-  }
 }
 
 void Scheduler::State::take_entry(Member& server, const wire::BookEntry& entry) {
@@ -316,7 +315,7 @@ void Scheduler::State::write_ends(Member& server) {
     EndedRecord mark;
     mark.boot = server.ended_boot;
     mark.number = server.ended_seen;
-    ends_.push_back({keys::kEnded + server.record.name, pack(mark)});
+    end_write({keys::kEnded + server.record.name, pack(mark)});
   }
   flush_ends();
   if (server.ended_seen > server.ended_stored) {
@@ -336,7 +335,11 @@ void Scheduler::State::flush_ends() {
 void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wire::BookEntry* last,
                                  const std::string& why) {
   if (part.phase == PartPhase::kEnded) return;
-  if (last != nullptr) take_use(&part, *last, now_.monotonic_ns);
+  if (last != nullptr) {
+    take_use(&part, *last, now_.monotonic_ns);
+    part.server_lease_id = last->lease_id;
+    part.boot = server.boot;
+  }
   drop_order(server, part.order_id);
   part.order_id = 0;
   if (part.server_lease_id != 0) server.book.erase(part.server_lease_id);
@@ -344,11 +347,11 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
   part.phase = PartPhase::kEnded;
   if (job.recovered) {  // settle_recovered looks at all parts
     if (last != nullptr) {
-      if (part.server_lease_id == 0) part.server_lease_id = last->lease_id;
-      part.boot = server.boot;
       part.accounted = true;
       ends_.push_back(accounting(server, job, part, why));
+      save_grant(job);
     }
+    unsettled_.insert(job.id);
     return;
   }
   if (job.stage < Stage::kGranted) {
@@ -365,7 +368,23 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
   }
   if (job.end_why.empty()) job.end_why = base::printable(why);
   if (last == nullptr && job.stage == Stage::kGranted && !left.empty()) tell_of_loss(job, why);
+  save_grant(job);
   finish_if_over(job);
+}
+
+// With the parts that are left. So a later scheduler records no part twice.
+void Scheduler::State::save_grant(const Job& job) {
+  if (!job.local) end_write({keys::kGrant + std::to_string(job.id), pack(grant_of(job))});
+}
+
+// Keys of a batch differ. The last value counts.
+void Scheduler::State::end_write(Write write) {
+  for (Write& other : ends_) {
+    if (other.key != write.key) continue;
+    other = std::move(write);
+    return;
+  }
+  ends_.push_back(std::move(write));
 }
 
 // A gang that lost a server: the holders of the rest hear of it. A program that can be started

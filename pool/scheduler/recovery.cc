@@ -134,22 +134,24 @@ void Scheduler::State::recover_grant(const GrantRecord& record) {
     server->jobs.insert(job.id);
     job.parts.push_back(std::move(part));
   }
-  set_stage(job, Stage::kCommitting,
-            uint64_t(wire::kServerSilentMs) * kMillisecond + kCommitAnswerNs);
+  set_stage(job, Stage::kCommitting, 0);
+  if (job.parts.empty()) unsettled_.insert(job.id);
   adopt_in_engine(job);
 }
 
-// Decides about a grant of an earlier scheduler, when its servers have said what they have.
-// `final`: no longer waits for servers that do not speak.
-void Scheduler::State::settle_recovered(Job& job, bool final) {
+// Decides about a grant of an earlier scheduler, when its servers have said what they have. What a
+// silent server may have counts as running until it speaks or is forgotten.
+void Scheduler::State::settle_recovered(Job& job) {
   bool claimed = false, missing = false, unknown = false;
   for (const Part& part : job.parts) {
-    claimed = claimed || part.phase == PartPhase::kClaimed;
+    // What something attached to was claimed, even if it has ended since.
+    claimed = claimed || part.phase == PartPhase::kClaimed ||
+              (part.phase == PartPhase::kEnded && part.was_attached);
     missing = missing || part.phase == PartPhase::kEnded;
     unknown = unknown || part.phase == PartPhase::kUnknown;
   }
   if (job.parts.empty()) missing = true;
-  if (unknown && !final && !claimed) return;
+  if (unknown && !claimed) return;
   if (claimed) {  // its client had the answer: it runs
     job.recovered = false;
     set_stage(job, Stage::kGranted, 0);
@@ -166,7 +168,7 @@ void Scheduler::State::settle_recovered(Job& job, bool final) {
     look_at_life(job);
     return;
   }
-  if (missing || unknown) {
+  if (missing) {
     attempt_failed(job, kNoServer, "its servers do not all have it");
     return;
   }
@@ -175,6 +177,15 @@ void Scheduler::State::settle_recovered(Job& job, bool final) {
     if (part.phase == PartPhase::kCommitted) part.secret.clear();  // the commit gives it again
   }
   commit(job);
+}
+
+void Scheduler::State::settle_all() {
+  const std::set<uint64_t> unsettled = std::move(unsettled_);
+  unsettled_.clear();
+  for (uint64_t id : unsettled) {
+    auto found = jobs_.find(id);
+    if (found != jobs_.end() && found->second.recovered) settle_recovered(found->second);
+  }
 }
 
 // Records the parts that ended while nobody listened. True: the lease is over.
@@ -188,12 +199,14 @@ bool Scheduler::State::finish_parts(Job& job) {
     }
   }
   if (job.in_engine && !placed(job).empty()) engine_.resize(job.id, placed(job));
+  save_grant(job);
   finish_if_over(job);
-  flush_ends();
   return jobs_.count(id) == 0;
 }
 
 void Scheduler::State::begin_planning() {
+  settle_all();
+  flush_ends();
   planning_ = true;
   planning_due_ns_ = kNotAgain;
   event("plan", options.pool, "this scheduler plans now");

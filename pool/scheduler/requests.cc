@@ -453,7 +453,7 @@ GrantRecord Scheduler::State::grant_of(const Job& job) const {
   record.gpu_class = job.gpu_class;
   for (const Part& part : job.parts) {
     const Member* server = member(part.server);
-    if (server == nullptr) continue;
+    if (server == nullptr || part.phase == PartPhase::kEnded) continue;
     record.parts.push_back({server->record.name, part.slices});
   }
   return record;

@@ -176,7 +176,7 @@ void Scheduler::State::finish_if_over(Job& job) {
     if (part.phase != PartPhase::kEnded) return;
   }
   if (!job.local) {
-    ends_.push_back({keys::kGrant + std::to_string(job.id), std::nullopt});
+    end_write({keys::kGrant + std::to_string(job.id), std::nullopt});
   }
   if (job.in_engine) engine_.ended(job.id, seconds());
   job.in_engine = false;

@@ -324,10 +324,9 @@ void Scheduler::State::silence(Member& server) {
   for (uint64_t id : jobs) {
     auto job = jobs_.find(id);
     if (job == jobs_.end()) continue;
-    if (job->second.recovered) {
-      settle_recovered(job->second, false);
-    } else if (job->second.stage == Stage::kHolding || job->second.stage == Stage::kGranting ||
-               job->second.stage == Stage::kCommitting) {
+    if (job->second.recovered) continue;
+    if (job->second.stage == Stage::kHolding || job->second.stage == Stage::kGranting ||
+        job->second.stage == Stage::kCommitting) {
       attempt_failed(job->second, server.number, "server " + server.record.name + " is silent");
     }
   }
@@ -361,6 +360,7 @@ void Scheduler::State::forget(Member& server) {
                 "server " + server.record.name + " was forgotten");
     }
   }
+  settle_all();
   if (server.connection != 0) {
     member_by_connection_.erase(server.connection);
     if (server.reply_due_ns != kNotAgain) {

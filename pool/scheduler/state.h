@@ -220,6 +220,8 @@ class Scheduler::State {
   void take_ended(Member& member, const wire::BookEntry& entry);
   void write_ends(Member& member);
   void flush_ends();
+  void save_grant(const Job& job);
+  void end_write(Write write);
   void take_result(Member& member, const wire::OrderResult& result);
   void update_part(Member& member, Job& job, Part& part, const wire::BookEntry& entry);
   void adopt(Member& member, const wire::BookEntry& entry);
@@ -288,7 +290,8 @@ class Scheduler::State {
   void recover_request(const RequestRecord& record);
   void recover_grant(const GrantRecord& record);
   Job& job_from(const RequestRecord& record);
-  void settle_recovered(Job& job, bool final);
+  void settle_recovered(Job& job);
+  void settle_all();
   bool finish_parts(Job& job);
   void begin_planning();
 
@@ -334,7 +337,8 @@ class Scheduler::State {
   std::unordered_map<uint64_t, uint64_t> job_by_lease_, job_by_connection_;
   std::unordered_map<std::string, uint64_t> job_by_key_;  // owner and request key
   std::vector<Write> ends_;                               // of leases, not yet in a batch
-  std::set<uint64_t> awaiting_;                           // jobs whose batch is awaited
+  std::set<uint64_t> unsettled_;  // jobs of an earlier scheduler, of which servers said something
+  std::set<uint64_t> awaiting_;   // jobs whose batch is awaited
 
   uint64_t next_order_ = 0;
   uint64_t next_id_ = 1, ids_reserved_ = 0;
