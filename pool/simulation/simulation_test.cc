@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool in a world where everything fails. Without environment: small worlds with several seeds.
+// TENDRIL_SIMULATION_SEED=7 replays one of them. TENDRIL_SIMULATION=long runs 24 days of 200
+// servers (scripts/longtest). TENDRIL_SIMULATION_LOG=1 prints what happens.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "pool/simulation/world.h"
+
+namespace tendril::pool::simulation {
+namespace {
+
+bool is_long() {
+  const char* kind = getenv("TENDRIL_SIMULATION");
+  return kind != nullptr && std::string(kind) == "long";
+}
+
+void simulate(WorldOptions options) {
+  World world(options);
+  const auto start = std::chrono::steady_clock::now();
+  const std::string broken = world.run();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Figures& figures = world.figures();
+  const double granted = static_cast<double>(std::max<uint64_t>(figures.granted, 1));
+  printf(
+      "seed %llu: %zu servers, %.1f days, %.1f s: %llu requests, %llu granted (%llu gangs), %llu "
+      "refused, %llu left, %llu requeued, %llu by servers alone; %llu faults, %llu terms, %llu "
+      "reports, %llu events; mean wait %.0f s, longest %.0f s; ended by order %llu, claims failed "
+      "%llu, same answers %llu, accounted %llu\n",
+      static_cast<unsigned long long>(options.seed), options.servers,
+      static_cast<double>(world.now_ns()) / static_cast<double>(kDay), seconds,
+      static_cast<unsigned long long>(figures.came),
+      static_cast<unsigned long long>(figures.granted),
+      static_cast<unsigned long long>(figures.gangs),
+      static_cast<unsigned long long>(figures.refused),
+      static_cast<unsigned long long>(figures.left),
+      static_cast<unsigned long long>(figures.requeued),
+      static_cast<unsigned long long>(figures.granted_by_servers),
+      static_cast<unsigned long long>(figures.faults),
+      static_cast<unsigned long long>(figures.terms),
+      static_cast<unsigned long long>(figures.reports),
+      static_cast<unsigned long long>(world.clock().events()),
+      static_cast<double>(figures.waited_ns) / 1e9 / granted,
+      static_cast<double>(figures.longest_wait_ns) / 1e9,
+      static_cast<unsigned long long>(figures.ended_by_order),
+      static_cast<unsigned long long>(figures.claims_failed),
+      static_cast<unsigned long long>(figures.same_answers),
+      static_cast<unsigned long long>(world.checks().accounted()));
+  if (!broken.empty()) printf("%s", world.log_text().c_str());
+  EXPECT_EQ(broken, "") << "TENDRIL_SIMULATION_SEED=" << options.seed << " replays it";
+  EXPECT_GT(figures.granted, figures.came / 4);
+}
+
+// Runs seeds `first` ... `last`, or only the one that the environment names.
+void seeds(WorldOptions options, uint64_t first, uint64_t last) {
+  const char* only = getenv("TENDRIL_SIMULATION_SEED");
+  if (only != nullptr) first = last = strtoull(only, nullptr, 10);
+  for (uint64_t seed = first; seed <= last && !testing::Test::HasFailure(); ++seed) {
+    options.seed = seed;
+    simulate(options);
+  }
+}
+
+TEST(Simulation, NothingFails) {
+  WorldOptions options;
+  options.length_ns = 6 * kHour;
+  options.servers = 12;
+  seeds(options, 1, 3);
+}
+
+TEST(Simulation, EverythingFails) {
+  WorldOptions options;
+  options.length_ns = 12 * kHour;
+  options.servers = 20;
+  options.faults = many_faults(options.servers, 20 * kMinute);
+  seeds(options, 100, is_long() ? 300 : 105);
+}
+
+TEST(Simulation, EverythingFailsAllTheTime) {
+  WorldOptions options;
+  options.length_ns = 2 * kHour;
+  options.servers = 8;
+  options.users = 12;
+  options.mean_run_ns = 10 * kMinute;
+  options.faults = many_faults(options.servers, 3 * kMinute);
+  seeds(options, 1'000, is_long() ? 1'300 : 1'011);
+}
+
+TEST(Simulation, TwentyFourDaysOfTwoHundredServers) {
+  if (!is_long()) GTEST_SKIP() << "TENDRIL_SIMULATION=long runs it";
+  WorldOptions options;
+  options.length_ns = 24 * kDay;
+  options.servers = 200;
+  options.users = 300;
+  options.mean_run_ns = 3 * kHour;
+  options.faults = many_faults(options.servers, 2 * kHour);
+  seeds(options, 24, 24);
+}
+
+}  // namespace
+}  // namespace tendril::pool::simulation
