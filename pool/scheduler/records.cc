@@ -161,7 +161,9 @@ void visit(V& v, GrantRecord& r) {
   visit(v, r.request);
   v(r.lease_id);
   v(r.granted_s);
+  v(r.committed);
   v(r.gpu_class);
+  v(r.lost_parts);
   v.list(r.parts);
 }
 

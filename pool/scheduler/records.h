@@ -60,8 +60,10 @@ struct GrantRecord {
   RequestRecord request;
   uint64_t lease_id = 0;  // by which servers know it
   int64_t granted_s = 0;
+  bool committed = false;  // by all servers, so the client may have its answer
   std::string gpu_class;
-  std::vector<PartRecord> parts;
+  bool lost_parts = false;        // others ended, and are recorded
+  std::vector<PartRecord> parts;  // those that have not
 };
 
 struct EngineRecord {

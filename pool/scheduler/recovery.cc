@@ -122,6 +122,8 @@ void Scheduler::State::recover_grant(const GrantRecord& record) {
       std::clamp<int64_t>(now_.wall_s - record.granted_s, 0, 1 << 30) * int64_t(kSecond);
   job.waited_s = uint64_t(std::max<int64_t>(0, record.granted_s - record.request.submitted_s));
   job.granted_stored = true;
+  job.committed = record.committed;
+  job.lost_parts = record.lost_parts;
   job.recovered = true;
   job_by_lease_[job.lease_id] = job.id;
   for (const PartRecord& stored : record.parts) {
@@ -134,15 +136,17 @@ void Scheduler::State::recover_grant(const GrantRecord& record) {
     server->jobs.insert(job.id);
     job.parts.push_back(std::move(part));
   }
-  set_stage(job, Stage::kCommitting, 0);
+  set_stage(job, Stage::kCommitting,
+            uint64_t(wire::kServerSilentMs) * kMillisecond + kCommitAnswerNs);
   if (job.parts.empty()) unsettled_.insert(job.id);
   adopt_in_engine(job);
 }
 
 // Decides about a grant of an earlier scheduler, when its servers have said what they have. What a
-// silent server may have counts as running until it speaks or is forgotten.
-void Scheduler::State::settle_recovered(Job& job) {
-  bool claimed = false, missing = false, unknown = false;
+// silent server may have counts as running until it speaks or is forgotten, if all had committed.
+// `final`: else it no longer waits for silent ones.
+void Scheduler::State::settle_recovered(Job& job, bool final) {
+  bool claimed = false, missing = job.parts.empty() || job.lost_parts, unknown = false;
   for (const Part& part : job.parts) {
     // What something attached to was claimed, even if it has ended since.
     claimed = claimed || part.phase == PartPhase::kClaimed ||
@@ -150,33 +154,41 @@ void Scheduler::State::settle_recovered(Job& job) {
     missing = missing || part.phase == PartPhase::kEnded;
     unknown = unknown || part.phase == PartPhase::kUnknown;
   }
-  if (job.parts.empty()) missing = true;
-  if (unknown && !claimed) return;
-  if (claimed) {  // its client had the answer: it runs
-    job.recovered = false;
-    set_stage(job, Stage::kGranted, 0);
-    bool paused = false, shrunk = false;
-    for (Part& part : job.parts) {
-      paused = paused || part.paused;
-      shrunk = shrunk || (!part.slices.empty() && job.request.slice.share_millionths != 0 &&
-                          part.slices[0].share_millionths < job.request.slice.share_millionths);
-      // A silent server's part counts as it was; if it is gone, the server will say so.
-      if (part.phase == PartPhase::kUnknown) part.phase = PartPhase::kClaimed;
-    }
-    job.life = Life(shrunk, paused);
-    if (missing && finish_parts(job)) return;
-    look_at_life(job);
-    return;
-  }
-  if (missing) {
+  if (unknown && !claimed && !final) return;
+  // Its client had the answer: it runs, or ran.
+  if (claimed || (job.committed && (unknown || missing))) return go_on(job);
+  if (missing || unknown) {
     attempt_failed(job, kNoServer, "its servers do not all have it");
     return;
   }
   job.recovered = false;
+  commit(job);  // again: that gives the secrets
+}
+
+// A lease that an earlier scheduler granted runs on.
+void Scheduler::State::go_on(Job& job) {
+  job.recovered = false;
+  job.committed = true;
+  set_stage(job, Stage::kGranted, 0);
+  bool paused = false, shrunk = false, missing = job.parts.empty();
+  uint64_t age_ns = 0;
   for (Part& part : job.parts) {
-    if (part.phase == PartPhase::kCommitted) part.secret.clear();  // the commit gives it again
+    paused = paused || part.paused;
+    shrunk = shrunk || (!part.slices.empty() && job.request.slice.share_millionths != 0 &&
+                        part.slices[0].share_millionths < job.request.slice.share_millionths);
+    age_ns = std::max(age_ns, part.age_ns);
+    missing = missing || part.phase == PartPhase::kEnded;
+    // A silent server's part counts as it was; if it is gone, the server will say so.
+    if (part.phase == PartPhase::kUnknown) part.phase = PartPhase::kClaimed;
   }
-  commit(job);
+  // Servers know better than the wall's clock how long it has run.
+  if (age_ns != 0 && age_ns < kNotAgain / 4) {
+    job.granted_ns = int64_t(now_.monotonic_ns) - int64_t(age_ns);
+  }
+  job.life = Life(shrunk, paused);
+  job.stirred = shrunk || paused;
+  if (missing && finish_parts(job)) return;
+  look_at_life(job);
 }
 
 void Scheduler::State::settle_all() {
@@ -184,7 +196,7 @@ void Scheduler::State::settle_all() {
   unsettled_.clear();
   for (uint64_t id : unsettled) {
     auto found = jobs_.find(id);
-    if (found != jobs_.end() && found->second.recovered) settle_recovered(found->second);
+    if (found != jobs_.end() && found->second.recovered) settle_recovered(found->second, false);
   }
 }
 

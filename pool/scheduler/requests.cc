@@ -309,7 +309,7 @@ void Scheduler::State::held(Job& job) {
   }
   // The store's answer may take long, but the holds expire by themselves. Then commits fail.
   set_stage(job, Stage::kGranting, 0);
-  job.granted_stored = false;
+  job.granted_stored = job.committed = false;
   job.granted_s = now_.wall_s;
   std::vector<Write> writes;
   writes.push_back({keys::kGrant + std::to_string(job.id), pack(grant_of(job))});
@@ -338,6 +338,8 @@ void Scheduler::State::committed(Job& job) {
   job.granted_ns = int64_t(now_.monotonic_ns);
   job.waited_s = uint64_t(job.granted_ns - job.submitted_ns) / kSecond;
   job.life = Life();
+  job.committed = true;
+  write({{keys::kGrant + std::to_string(job.id), pack(grant_of(job))}});
   event("grant", "lease " + std::to_string(job.id),
         "to " + base::printable(job.who.name) + " on " + server_names(job));
   if (job.connection != 0) answer(job, Status());
@@ -370,7 +372,7 @@ void Scheduler::State::attempt_failed(Job& job, uint32_t server, const std::stri
   const bool grant_written = job.stage == Stage::kGranting || job.stage == Stage::kCommitting;
   cancel_parts(job);
   set_stage(job, Stage::kWaiting, 0);
-  job.recovered = false;
+  job.recovered = job.committed = job.lost_parts = false;
   if (grant_written) {
     std::vector<Write> writes;
     writes.push_back({keys::kGrant + std::to_string(job.id), std::nullopt});
@@ -450,11 +452,16 @@ GrantRecord Scheduler::State::grant_of(const Job& job) const {
   record.request = record_of(job);
   record.lease_id = job.lease_id;
   record.granted_s = job.granted_s;
+  record.committed = job.committed;
+  record.lost_parts = job.lost_parts;
   record.gpu_class = job.gpu_class;
   for (const Part& part : job.parts) {
     const Member* server = member(part.server);
-    if (server == nullptr || part.phase == PartPhase::kEnded) continue;
-    record.parts.push_back({server->record.name, part.slices});
+    if (part.phase == PartPhase::kEnded) {
+      record.lost_parts = true;
+    } else if (server != nullptr) {
+      record.parts.push_back({server->record.name, part.slices});
+    }
   }
   return record;
 }

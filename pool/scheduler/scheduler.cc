@@ -174,7 +174,9 @@ void Scheduler::State::fire(const Due& due) {
   Job& job = found->second;
   if (timer == Timer::kStage && job.stage_due_ns == due_ns) {
     job.stage_due_ns = kNotAgain;
-    if (job.stage == Stage::kHolding || job.stage == Stage::kCommitting) {
+    if (job.recovered) {
+      settle_recovered(job, true);
+    } else if (job.stage == Stage::kHolding || job.stage == Stage::kCommitting) {
       uint32_t late = kNoServer;
       for (const Part& part : job.parts) {
         if (part.order_id != 0) late = part.server;

@@ -224,6 +224,52 @@ TEST(Scheduler, AnotherSchedulerGoesOn) {
   EXPECT_GE(world.answer(again)->reply.waited_s, 3u);
 }
 
+TEST(Scheduler, ALeaseOnASilentServerIsNotLostWithTheScheduler) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.add("gpu2", 1);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  const std::string name = world.answer(client)->reply.parts[0].server;
+  TestServer& holder = *world.servers.at(name);
+  holder.reachable = false;
+  world.begin(2);
+  world.pass(120);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  EXPECT_EQ(world.scheduler->counts().waiting, 0u);
+  holder.reachable = true;
+  world.pass(5);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  EXPECT_TRUE(holder.find(holder.seen.back()) != nullptr);
+  holder.end(world.answer(client)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+  EXPECT_EQ(stored(world, "pool/grant/"), 0u);
+}
+
+TEST(Scheduler, WhatEndedWhileNoSchedulerWasThereIsRecordedOnce) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 1);
+  const uint64_t other = world.ask("bob", 1, 1);
+  world.settle();
+  world.claim(client);
+  world.claim(other);
+  server.end(world.answer(client)->reply.parts[0].lease_id, "done");
+  world.begin(2);
+  world.pass(15);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+  world.begin(3);
+  world.pass(15);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+  EXPECT_TRUE(server.ended.empty());
+}
+
 TEST(Scheduler, AStoreThatIsAwayStopsGrantsAndIsTold) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);

@@ -96,6 +96,8 @@ struct Job {
   bool stored = false;          // the store has the request
   bool granted_stored = false;  // the store has the grant
   bool local = false;           // a server granted it by itself
+  bool committed = false;       // by all servers
+  bool lost_parts = false;      // a part ended under an earlier scheduler
   bool recovered = false;       // parts are kUnknown until their servers reported
   std::string parked;           // why it is not in the engine although it waits
   std::vector<Part> parts;
@@ -290,7 +292,8 @@ class Scheduler::State {
   void recover_request(const RequestRecord& record);
   void recover_grant(const GrantRecord& record);
   Job& job_from(const RequestRecord& record);
-  void settle_recovered(Job& job);
+  void settle_recovered(Job& job, bool final);
+  void go_on(Job& job);
   void settle_all();
   bool finish_parts(Job& job);
   void begin_planning();
