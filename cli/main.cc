@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/completion.h"
 #include "cli/identity.h"
+#include "cli/pool/policy.h"
 #include "wire/control.h"
 
 namespace tendril::cli {
@@ -28,6 +29,7 @@ class CommandLine {
     add_views();
     add_lease();
     add_identity();
+    add_pool_commands();
     add_doctor();
     add_bench();
     add_rest();
@@ -107,6 +109,8 @@ class CommandLine {
   void add_views();
   void add_lease();
   void add_identity();
+  void add_pool_commands();
+  void add_pool_check(CLI::App* group);
   CLI::App* identity_command(CLI::App* group, const char* name, const char* description,
                              int (*run)(const IdentityOptions&));
   void add_join(CLI::App* group);
@@ -126,6 +130,7 @@ class CommandLine {
   ChangeOptions change_options_;
   HoldOptions hold_options_;
   IdentityOptions identity_options_;
+  PoolCheckOptions pool_check_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
   std::string measure_library_, shell_;
@@ -481,6 +486,33 @@ void CommandLine::add_identity() {
   CLI::App* const renew =
       identity_command(group, "renew", "Renew this user's certificates now", identity_renew);
   renew->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");
+}
+
+void CommandLine::add_pool_check(CLI::App* group) {
+  CLI::App* const sub =
+      group->add_subcommand("check", "Read a pool's policy file and say what it means");
+  sub->final_callback(
+      [this] { action_ = [this] { return check_pool_policy(pool_check_options_); }; });
+  PoolCheckOptions& o = pool_check_options_;
+  sub->add_option("file", o.file, "The file")->required();
+  sub->add_option("--at", o.at, "At another time: 18:00, \"Mon 18:00\", \"2026-12-24 18:00\", +2h")
+      ->type_name("TIME");
+  sub->add_option("--against", o.against, "Also say what differs from this file")
+      ->type_name("FILE");
+  sub->add_option("--user", o.user, "Also say which account and class this user gets");
+  sub->add_option("--group", o.groups, "A group of that user; repeatable")->allow_extra_args(false);
+  sub->add_option("--role", o.role, "The user's role (default: user)");
+  sub->add_option("--host", o.host, "The user's host");
+  sub->add_option("--account", o.account, "The account that the user names");
+  sub->add_option("--class", o.user_class, "The class that the user names");
+  sub->add_flag("--settings", o.settings, "Print all settings, with defaults and schedules");
+  sub->add_flag("--json", o.json, "Machine-readable output");
+}
+
+void CommandLine::add_pool_commands() {
+  CLI::App* const group = app_.add_subcommand("pool", "Administer a pool of servers");
+  group->require_subcommand(1);
+  add_pool_check(group);
 }
 
 void CommandLine::add_doctor() {

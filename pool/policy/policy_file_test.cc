@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "pool/policy/dates.h"
 #include "pool/policy/settings.h"
 #include "pool/policy/test_zones.h"
@@ -271,6 +274,7 @@ TEST(PoolPolicyFile, ChecksWhatTablesSayOfEachOther) {
       "whose priority is not lower");
   says("[[user_class]]\nname = \"a\"\npreempt_mode = [\"warn\"]\n", "nothing else frees GPUs");
   says("[[user_class]]\nname = \"a\"\nidle_action = [\"end\", \"pause\"]\n", "after 'end'");
+  says("[[user_class]]\nname = \"a\"\nwall_action = [\"pause\", \"end\"]\n", "only \"warn\"");
   says("[[user_class]]\nname = \"a\"\nidle_action = [\"swap\"]\n", "warn, shrink, pause");
   says("[[user_class]]\nname = \"a\"\nmax_wall = \"1h\"\ndefault_wall = \"2h\"\n", "at most");
   says("[[reservation]]\nname = \"r\"\ngpus = 1\naccounts = [\"everybody\"]\n", "needs 'when'");
@@ -375,6 +379,27 @@ TEST(PoolPolicyFile, NoMoveGoesOverALimit) {
   EXPECT_EQ(refused.status().message(),
             "the quota of b would be 3.0 any, but its limit is 2.0; raise the limit in the policy "
             "first");
+}
+
+// Every example of docs/pool is right, at every time of a year.
+TEST(PoolPolicyFile, ReadsTheExamples) {
+  for (const char* name : {"lab", "company", "university"}) {
+    const std::string path = std::string(TENDRIL_SOURCE) + "/docs/pool/" + name + ".toml";
+    std::ifstream file(path);
+    ASSERT_TRUE(file.good()) << path;
+    std::stringstream text;
+    text << file.rdbuf();
+    const auto policy = parse_pool_policy(text.str(), path, [](const std::string& zone) {
+      return zone == "UTC" ? only_utc(zone) : base::Result<Zone>(berlin());
+    });
+    ASSERT_TRUE(policy.ok()) << policy.status().message();
+    int64_t now = at(23, 12);
+    for (int i = 0; i < 1000 && now != kNever; ++i) {
+      const PoolPolicy then = effective(policy.value(), now);
+      ASSERT_EQ(then.accounts.size(), policy.value().accounts.size());
+      now = next_change(policy.value(), now);
+    }
+  }
 }
 
 }  // namespace

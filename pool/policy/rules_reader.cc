@@ -95,6 +95,12 @@ bool read_rule(PolicyValues* values, const std::string& key, const toml::node& n
     rules->max_per_user = values->per_user(key, node);
   } else if (key == "wall_action") {
     rules->wall_action = values->actions(key, node, true);
+    for (const Action action : *rules->wall_action) {
+      if (action == Action::kShrink || action == Action::kPause)
+        values->expected(key, node,
+                         "a list with only \"warn\", \"requeue\" and \"end\", because its time is "
+                         "over");
+    }
   } else if (key == "idle_action") {
     rules->idle_action = values->actions(key, node, false);
   } else if (key == "preempt_mode") {
