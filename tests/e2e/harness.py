@@ -269,9 +269,8 @@ class Pool(Daemon):
 
     def command(self, *arguments, **environment):
         """The answer of `tendril pool ...` as JSON."""
-        status, out, err = tendril(
-            "pool", *arguments, "--json", TENDRIL_SERVERS=self.endpoint, **environment
-        )
+        environment.setdefault("TENDRIL_SERVERS", self.endpoint)
+        status, out, err = tendril("pool", *arguments, "--json", **environment)
         if status != 0:
             raise AssertionError(f"tendril pool {' '.join(map(str, arguments))}: {err}")
         return json.loads(out)
@@ -280,8 +279,9 @@ class Pool(Daemon):
         self.write("new.toml", policy)
         return self.command("apply", os.path.join(self.folder, "new.toml"))
 
-    def queue(self):
-        status, out, err = tendril("queue", "--json", TENDRIL_SERVERS=self.endpoint)
+    def queue(self, **environment):
+        environment.setdefault("TENDRIL_SERVERS", self.endpoint)
+        status, out, err = tendril("queue", "--json", **environment)
         if status != 0:
             raise AssertionError(f"tendril queue: {err}")
         return json.loads(out)

@@ -12,12 +12,14 @@ import threading
 import time
 import unittest
 
+import harness
 from harness import (
     HELLO,
     LEASE,
     NEWS,
     NO_LEASE,
     PROTOCOL,
+    Server,
     end,
     eventually,
     needs_client,
@@ -326,6 +328,32 @@ class Queueing(unittest.TestCase):
                 self.assertIn("is a GPU server, and others here are a pool", err)
             else:
                 self.assertIn("is a pool, and others here are GPU servers", err)
+
+    def test_other_descriptions_of_the_calls_are_refused_before_a_lease(self):
+        def act(peer, kind, _):
+            api = record(1, "cuda") + number(2, 4711)
+            peer.say(kind, record(1, "gpu3") + record(2, "0.9.0") + record(9, api))
+
+        server = self.play(act, pool="")
+        status, _, err = self.run_with("--", "true", pools=[server])
+        self.assertEqual(status, NO_LEASE)
+        self.assertIn("runs Tendril 0.9.0 and this is", err)
+        self.assertIn("install the same version on both", err)
+        self.assertEqual(server.asked(), [])
+
+    def test_a_newer_client_is_served(self):
+        with Server() as server:
+            peer = Peer(harness.raw_connection(server))
+            self.addCleanup(peer.socket.close)
+            peer.say(HELLO, number(1, PROTOCOL | (PROTOCOL + 1) << 16, "<I") + UNKNOWN)
+            self.assertEqual(peer.message()[0], HELLO)
+            share = record(2, number(1, 250_000, "<I") + number(2, 0) + UNKNOWN)
+            wish = record(5, record(1, "true") + UNKNOWN)
+            peer.say(LEASE, number(1, 1, "<I") + share + wish + UNKNOWN)
+            kind, body = peer.message()
+            self.assertEqual(kind, LEASE)
+            self.assertEqual(len(records(body)[3]), 1, body)
+            self.assertEqual(len(server.leases()), 1)
 
     def test_what_cannot_be_claimed_is_asked_for_again(self):
         lender, bad = self.lend("gpu3"), self.lend("gpu5", refuses=1)
