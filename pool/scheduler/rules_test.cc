@@ -95,7 +95,7 @@ TEST_F(WithPolicy, WhoIsInNoAccountIsRefused) {
   EXPECT_EQ(world.answer(client)->status.code(), base::Code::kRefused);
 }
 
-TEST_F(WithPolicy, DISABLED_TheGrantNamesAccountAndClass) {
+TEST_F(WithPolicy, TheGrantNamesAccountAndClass) {
   const uint64_t client = world.ask("ann", 1, 1);
   world.settle();
   ASSERT_NE(world.answer(client), nullptr);
@@ -235,7 +235,7 @@ TEST_F(WithPolicy, AQueueHasTheKeysThatAreDocumented) {
   EXPECT_TRUE(has(queue, "\"account\":\"nlp\"")) << queue;
 }
 
-TEST_F(WithPolicy, DISABLED_LabelsAreFacts) {
+TEST_F(WithPolicy, LabelsAreFacts) {
   EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "\"room\":\"cellar\""));
   wire::PoolWish wish;
   wish.filter = "label.room = attic";

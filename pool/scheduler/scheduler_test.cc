@@ -51,7 +51,7 @@ TEST(Scheduler, GrantsWhatIsFree) {
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
 }
 
-TEST(Scheduler, DISABLED_AGangIsGrantedWholeOrNotAtAll) {
+TEST(Scheduler, AGangIsGrantedWholeOrNotAtAll) {
   TestWorld world;
   TestServer& one = world.add("gpu1", 1);
   TestServer& two = world.add("gpu2", 1);
@@ -123,7 +123,7 @@ TEST(Scheduler, AClientThatClosesLeavesTheQueue) {
   EXPECT_EQ(stored(world, "pool/request/"), 0u);
 }
 
-TEST(Scheduler, DISABLED_AClientThatIsCutOffKeepsItsPlaceForAWhile) {
+TEST(Scheduler, AClientThatIsCutOffKeepsItsPlaceForAWhile) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
@@ -178,7 +178,7 @@ TEST(Scheduler, ASilentServerKeepsWhatItHolds) {
   EXPECT_EQ(stored(world, "used/"), 1u);
 }
 
-TEST(Scheduler, DISABLED_AServerThatIsLostBeforeTheCommitCostsNothing) {
+TEST(Scheduler, AServerThatIsLostBeforeTheCommitCostsNothing) {
   TestWorld world;
   TestServer& one = world.add("gpu1", 1);
   TestServer& two = world.add("gpu2", 1);
