@@ -107,12 +107,9 @@ void Engine::State::set_policy(const PoolPolicy& policy, int64_t wall_s, int64_t
     bookings_.push_back(booking);
   }
   for (Promise& promise : promised) {
-    const uint64_t id = promise.id;
     promise.gpu_class = moved(promise.gpu_class, before.gpu_classes, policy.gpu_classes);
-    if (!still_good(promise))
-      room.drop_claims(id, false);
-    else
-      promises_.push_back(std::move(promise));
+    room.drop_claims(promise.id, false);
+    if (still_good(promise)) keep_promise(std::move(promise));
   }
   failures_.clear();
   room_changes_ = 0;
@@ -125,8 +122,8 @@ bool Engine::State::still_good(Promise& promise) {
   const auto found = waiting.find(promise.id);
   if (found == waiting.end() || found->second->gone || promise.gpu_class == kNoClass) return false;
   promise.charge = charge_of(*found->second, promise.gpu_class);
-  promise.then = use_at(promise.at_s, promise.charge);
-  return !ledger.lacks(promise.then, promise.charge) &&
+  promise.then = then_of(promise);
+  return fits_beside_promises(promise) &&
          room.free_by(promise.slices, found->second->ask.packed, promise.at_s);
 }
 

@@ -349,7 +349,7 @@ void Engine::State::forecast(const std::vector<Entry*>& order, int64_t now_s,
     each.start_from_s = likely.at(each.gpu_class).first(amount);
     const int64_t by_s = latest.at(each.gpu_class).take(amount, entry.most_s);
     if (const Promise* own = promise_of(each.id)) {
-      each.start_to_s = std::max(own->at_s, now_s);
+      each.start_to_s = own->by_force ? kNever : std::max(own->at_s, now_s);
       if (own->after_id != 0)
         each.start_why = "when lease " + std::to_string(own->after_id) +
                          (own->reclaiming ? " has made room" : " reaches its limit");

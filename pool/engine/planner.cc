@@ -226,11 +226,14 @@ bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, E
 
 // By what its account or user may have, that is; places are seen to by claims.
 bool Engine::State::delays_a_promise(const Entry& entry, const Charge& charge, int64_t ends_by_s) {
+  const Promise* own = promise_of(entry.ask.id);
   for (Promise& promise : promises_) {
     if (promise.id == entry.ask.id || ends_by_s <= promise.at_s) continue;
+    // What was promised earlier is counted there already, and goes first.
+    if (own != nullptr && own->at_s <= promise.at_s) continue;
     if (charge.gpu_class != promise.gpu_class && charge.user != promise.charge.user) continue;
     ledger.add(promise.then, charge);
-    const bool delayed = ledger.lacks(promise.then, promise.charge).has_value();
+    const bool delayed = lacks_then(promise);
     ledger.remove(promise.then, charge);
     if (delayed) return true;
   }

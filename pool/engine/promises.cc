@@ -13,6 +13,10 @@ namespace {
 
 constexpr int64_t kPromiseAnew_s = 30;
 
+int64_t plus_s(int64_t at_s, int64_t lasts_s) {
+  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
+}
+
 int64_t when_it_must(const Holder& holder) { return holder.ends_by_s; }
 
 }  // namespace
@@ -23,8 +27,16 @@ Promise* Engine::State::promise_of(uint64_t id) {
   return nullptr;
 }
 
+// True if `one` runs, as promised, when `other` is to start.
+bool Engine::State::meets(const Promise& one, const Promise& other) {
+  return one.id != other.id && one.at_s <= other.at_s && plus_s(one.at_s, one.most_s) > other.at_s;
+}
+
 void Engine::State::drop_promise(uint64_t id) {
-  if (promise_of(id) == nullptr) return;
+  const Promise* own = promise_of(id);
+  if (own == nullptr) return;
+  for (Promise& promise : promises_)
+    if (meets(*own, promise)) ledger.remove(promise.then, own->charge);
   std::erase_if(promises_, [id](const Promise& promise) { return promise.id == id; });
   room.drop_claims(id, false);
 }
@@ -80,7 +92,7 @@ bool Engine::State::promise(Entry& entry, int64_t now_s, bool by_force) {
   std::optional<Promise> best = best_promise(entry, now_s, by_force);
   Promise* own = promise_of(entry.ask.id);
   if (!best) return own != nullptr;
-  if (own != nullptr && best->at_s >= own->at_s) {
+  if (own != nullptr && !own->by_force && best->at_s >= own->at_s) {
     own->computed_s = now_s;
     own->gains = best->gains;
     return true;
@@ -112,7 +124,7 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
     if (own != nullptr ? own->gpu_class != gpu_class : slot_taken(gpu_class, inside, late))
       continue;
     const auto lacking = ledger.lacks(ledger.use(), charge);
-    if (lacking && lacking->what != Lack::kFull && !late) continue;
+    if (lacking && lacking->what != Lack::kFull && (!late || by_force)) continue;
     const EarliestPlace place = room.earliest(seeker, gpu_class, ends);
     if (place.at_s == kNever) continue;
     int64_t may_s = now_s;
@@ -127,19 +139,52 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
     promise.gpu_class = gpu_class;
     promise.inside = inside;
     promise.late = late;
+    promise.by_force = by_force;
     promise.computed_s = now_s;
     promise.gains = room.gains(gpu_class);
     promise.after_id = place.after_id;
     promise.reclaiming = own != nullptr && own->reclaiming;
     promise.slices = place.slices;
     promise.charge = charge;
+    promise.most_s = entry.most_s;
+    promise.then = then_of(promise);
+    if (!by_force && !fits_beside_promises(promise)) continue;
     best = std::move(promise);
   }
   return best;
 }
 
+// What is held when it is to start, with what else was promised by then.
+Ledger::Use Engine::State::then_of(const Promise& promise) const {
+  Ledger::Use use = use_at(promise.at_s, promise.charge);
+  for (const Promise& other : promises_)
+    if (meets(other, promise)) ledger.add(use, other.charge);
+  return use;
+}
+
+// By what accounts and users may have: a new promise neither lacks anything nor delays another.
+bool Engine::State::fits_beside_promises(const Promise& promise) {
+  if (const auto lacking = ledger.lacks(promise.then, promise.charge);
+      lacking && (lacking->what != Lack::kFull || lacking->kept))
+    return false;
+  for (Promise& other : promises_) {
+    if (!meets(promise, other)) continue;
+    ledger.add(other.then, promise.charge);
+    const bool delayed = lacks_then(other);
+    ledger.remove(other.then, promise.charge);
+    if (delayed) return false;
+  }
+  return true;
+}
+
+bool Engine::State::lacks_then(const Promise& promise) const {
+  const auto lacking = ledger.lacks(promise.then, promise.charge);
+  return lacking && !(promise.by_force && lacking->what == Lack::kFull);
+}
+
 void Engine::State::keep_promise(Promise&& promise) {
-  promise.then = use_at(promise.at_s, promise.charge);
+  for (Promise& other : promises_)
+    if (meets(promise, other)) ledger.add(other.then, promise.charge);
   Claim claim;
   claim.owner = promise.id;
   claim.from_s = promise.at_s;

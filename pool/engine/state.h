@@ -44,7 +44,9 @@ struct Promise {
   uint32_t gpu_class = kNoClass;
   bool inside = false;  // its account's quota, when it was promised
   bool late = false;
+  bool by_force = false;  // nobody knows when; its place is kept from now on
   int64_t at_s = kNever;
+  int64_t most_s = kNever;  // how long it may last then
   int64_t computed_s = 0;
   uint64_t gains = 0;  // Room::gains when it was computed
   uint64_t after_id = 0;
@@ -147,6 +149,10 @@ class Engine::State {
   bool promise(Entry& entry, int64_t now_s, bool by_force);
   std::optional<Promise> best_promise(Entry& entry, int64_t now_s, bool by_force);
   void keep_promise(Promise&& promise);
+  bool lacks_then(const Promise& promise) const;
+  static bool meets(const Promise& one, const Promise& other);
+  Ledger::Use then_of(const Promise& promise) const;
+  bool fits_beside_promises(const Promise& promise);
   Promise* promise_of(uint64_t id);
   void drop_promise(uint64_t id);
   void check_promises(int64_t now_s);
