@@ -33,8 +33,17 @@ void add_once(const std::string& name, std::vector<std::string>* names) {
 
 }  // namespace
 
-base::Result<Assigned> assign(const PoolPolicy& policy, const UserFacts& who,
+UserFacts in_groups(const PoolPolicy& policy, UserFacts who) {
+  for (const auto& [group, users] : policy.groups) {
+    if (std::find(users.begin(), users.end(), who.user) != users.end())
+      add_once(group, &who.groups);
+  }
+  return who;
+}
+
+base::Result<Assigned> assign(const PoolPolicy& policy, const UserFacts& proven,
                               const std::string& account, const std::string& user_class) {
+  const UserFacts who = in_groups(policy, proven);
   const std::optional<uint32_t> wanted_account = policy.account(account);
   const std::optional<uint32_t> wanted_class = policy.user_class(user_class);
   if (!account.empty() && !wanted_account) {

@@ -19,8 +19,12 @@ struct Assigned {
   uint32_t user_class = 0;
 };
 
+// The user with the groups that the policy adds.
+UserFacts in_groups(const PoolPolicy& policy, UserFacts who);
+
 // By the first assignment that matches the user and has the account and the class that the request
-// names. Empty names: any account, the assignment's first class. kRefused says who may use what.
+// names. Empty names: any account, the assignment's first class. Groups of the policy count, too.
+// kRefused says who may use what.
 base::Result<Assigned> assign(const PoolPolicy& policy, const UserFacts& who,
                               const std::string& account = "", const std::string& user_class = "");
 

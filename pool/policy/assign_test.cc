@@ -69,6 +69,17 @@ TEST(Assign, TakesTheFirstThatMatches) {
   EXPECT_TRUE(assign(policy, both, "vision", "interactive").ok());
 }
 
+// Certificates name no groups.
+TEST(Assign, KnowsTheGroupsOfThePolicy) {
+  const PoolPolicy policy =
+      policy_of(std::string(kPolicy) + "[groups]\nvision = [\"carol\", \"dave\"]\nchess = []\n");
+  EXPECT_TRUE(assign(policy, user("carol", {})).ok());
+  EXPECT_FALSE(assign(policy, user("erin", {})).ok());
+  EXPECT_EQ(in_groups(policy, user("dave", {"vision", "staff"})).groups,
+            (std::vector<std::string>{"vision", "staff"}));
+  EXPECT_EQ(difference(policy_of(kPolicy), policy).size(), 2u);
+}
+
 TEST(Assign, SaysWhyNot) {
   const PoolPolicy policy = policy_of(kPolicy);
   const auto error = [&](const UserFacts& who, const char* account, const char* user_class) {

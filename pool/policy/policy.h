@@ -60,7 +60,7 @@ enum class OverQuota : uint8_t {
 struct UserClass {
   std::string name;
   int32_t priority = 0;               // the larger goes first
-  int32_t max_priority = 0;           // the most that a request may ask for, within the class
+  int32_t max_priority = 0;           // the most that a request may add to it
   std::vector<uint32_t> gpu_classes;  // that it may use, in this order
   PerUser max_per_user;
   uint64_t max_wall_s = kUnlimited;
@@ -126,6 +126,8 @@ struct PoolPolicy {
   uint64_t pause_limit_s = 300;      // a paused lease goes to the next step after this
   WithoutScheduler when_no_scheduler = WithoutScheduler::kLocal;
 
+  // Users by group, beside the groups in which they have proven to be.
+  std::map<std::string, std::vector<std::string>> groups;
   std::vector<GpuClass> gpu_classes;
   std::vector<Account> accounts;
   std::vector<UserClass> user_classes;

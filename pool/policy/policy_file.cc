@@ -48,6 +48,7 @@ class PolicyReader {
   void add_defaults();
   void pool_table(const toml::table& table);
   void pool_key(const std::string& key, const toml::node& node, bool* known);
+  void groups(const toml::table& table);
   void gpu_class(const toml::table& table, GpuClass* gpu_class);
   void order_accounts();
   void account(const toml::table& table, Account* account);
@@ -93,8 +94,8 @@ void PolicyReader::names(const char* table_name, const Tables& tables,
 }
 
 void PolicyReader::collect(const toml::table& file) {
-  static const Keys kTables = {"pool",       "gpu_class",   "account",  "user_class",
-                               "assignment", "reservation", "schedule", "move"};
+  static const Keys kTables = {"pool",        "gpu_class", "account", "user_class", "assignment",
+                               "reservation", "schedule",  "move",    "groups"};
   in_.keys("a policy", file, kTables, [this](const std::string& key, const toml::node& node) {
     struct {
       const char* key;
@@ -110,6 +111,11 @@ void PolicyReader::collect(const toml::table& file) {
     if (key == "pool") {
       const toml::table* const table = in_.table(key, node);
       if (table != nullptr) pool_table(*table);
+      return true;
+    }
+    if (key == "groups") {
+      const toml::table* const table = in_.table(key, node);
+      if (table != nullptr) groups(*table);
       return true;
     }
     for (const auto& place : places) {
@@ -184,6 +190,21 @@ void PolicyReader::pool_table(const toml::table& table) {
              pool_key(key, node, &known);
              return known;
            });
+}
+
+void PolicyReader::groups(const toml::table& table) {
+  for (auto&& [key, node] : table) {
+    const std::string group(key.str());
+    if (!in_.ok()) return;
+    if (!is_name(group))
+      return in_.fail(key.source().begin,
+                      "a group has a name of up to 64 letters, digits and - _ . @");
+    std::vector<std::string>& users = policy_.groups[group];
+    if (!node.is_array())
+      return in_.expected(group, node, "a list of names of users, as in [\"alice\", \"bob\"]");
+    for (const toml::node& one : *node.as_array())
+      users.push_back(in_.text(group, one, "a list of names of users"));
+  }
 }
 
 void PolicyReader::gpu_class(const toml::table& table, GpuClass* gpu_class) {

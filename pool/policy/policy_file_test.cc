@@ -320,6 +320,10 @@ TEST(PoolPolicyFile, RefusesOtherTypes) {
                            "[[move]]\nfrom = \"a\"",
                            "[[move]]\nfrom=\"everybody\"\nto=\"everybody\"\ngpus = 1",
                            "[[move]]\nat = \"18:00\"",
+                           "groups = 1",
+                           "[groups]\na = \"b\"",
+                           "[groups]\na = [1]",
+                           "[groups]\n\"a b\" = []",
                            "[[move]]\nat = 18:00:00",
                            "a = {",
                            "\xff\xfe"}) {

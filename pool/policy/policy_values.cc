@@ -19,6 +19,13 @@ constexpr double kGpusMax = 1e6;
 constexpr int64_t kCountMax = 1'000'000;
 constexpr double kFactorMax = 1e6;
 
+bool is_none(const toml::node& node) {
+  const std::optional<std::string> text = node.value_exact<std::string>();
+  return text && *text == "none";
+}
+
+}  // namespace
+
 bool is_name(const std::string& name) {
   if (name.empty() || name.size() > 64) return false;
   for (const char c : name) {
@@ -27,13 +34,6 @@ bool is_name(const std::string& name) {
   }
   return true;
 }
-
-bool is_none(const toml::node& node) {
-  const std::optional<std::string> text = node.value_exact<std::string>();
-  return text && *text == "none";
-}
-
-}  // namespace
 
 void PolicyValues::fail(const toml::source_position& where, const std::string& why) {
   if (!ok()) return;

@@ -16,6 +16,9 @@
 
 namespace tendril::pool {
 
+// Up to 64 letters, digits and - _ . @
+bool is_name(const std::string& name);
+
 class PolicyValues {
  public:
   // Reads the value of one key. False: there is no such key.

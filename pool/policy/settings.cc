@@ -18,6 +18,8 @@ class Settings {
 
   std::vector<PolicySetting> read() {
     pool();
+    begin("groups", "");
+    for (const auto& [group, users] : policy_.groups) add(group, joined(users));
     for (const GpuClass& one : policy_.gpu_classes) {
       begin("gpu_class", one.name);
       add("match", filter_text(one.match));
