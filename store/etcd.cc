@@ -45,7 +45,7 @@ class EtcdStore : public Store {
  private:
   // All with mutex_ held.
   Result<Leadership> look(const Deadline& deadline);
-  Leadership told(const etcd::KeyValue& lock) const;
+  Leadership told(const etcd::KeyValue& lock);
   Result<Leadership> take(const std::string& holder, const Deadline& deadline);
   Result<Leadership> renew(const Deadline& deadline);
   Status give_back(const Deadline& deadline);
@@ -179,12 +179,15 @@ Status EtcdStore::deposed(uint64_t term, const Leadership& now) const {
                               : "nobody schedules now"));
 }
 
-Leadership EtcdStore::told(const etcd::KeyValue& lock) const {
+// Nobody else has our lease. So a lock under it is ours, even if the answer to our taking it was
+// lost.
+Leadership EtcdStore::told(const etcd::KeyValue& lock) {
+  if (lease_ != 0 && lock.lease == lease_) term_ = lock.created;
   Leadership now;
   now.held = true;
   now.term = lock.created;
   now.holder = base::printable(lock.value, kHolderBytesMax);
-  now.mine = lease_ != 0 && lock.lease == lease_ && lock.created == term_;
+  now.mine = lease_ != 0 && lock.lease == lease_;
   if (now.mine) now.certain_until_ns = certain_until_ns_;
   return now;
 }
@@ -223,25 +226,17 @@ Result<Leadership> EtcdStore::take(const std::string& holder, const Deadline& de
   body = gateway_.ask("/v3/kv/txn", etcd::take_lock(lock_, holder, lease), deadline);
   if (!body.ok() && body.status().code() == Code::kNotFound)
     return Status(Code::kUnavailable, who() + "the lease ended before it was used");
-  if (!body.ok()) {
-    // It may be ours. Then it must not stay: who has it does not know.
-    lease_ = lease;
-    (void)give_back(Deadline(std::min(500, std::max(0, deadline.left_ms())))).ok();
-    return body.status();
-  }
+  lease_ = lease;
+  if (!body.ok()) return body.status();
   Result<etcd::TxnAnswer> answer = etcd::read_txn(*body);
   if (!answer.ok()) return Status(answer.status().code(), who() + answer.status().message());
-  lease_ = lease;
   Leadership now;
   if (answer->succeeded) {
-    now = {true, false, answer->revision, holder, 0};
-    term_ = now.term;
+    term_ = answer->revision;
+    now = {true, true, term_, holder, 0};
   } else if (!answer->ranges.empty() && answer->ranges[0].has_value()) {
-    const etcd::KeyValue& lock = *answer->ranges[0];
-    if (lock.lease == lease) term_ = lock.created;  // an earlier try has taken it
-    now = told(lock);
+    now = told(*answer->ranges[0]);
   }
-  now.mine = term_ != 0;
   if (now.mine) {
     certain_until_ns_ = now.certain_until_ns = after(from_ns, ttl_ms_);
     return now;
@@ -269,9 +264,9 @@ Result<Leadership> EtcdStore::renew(const Deadline& deadline) {
   if (!left_s.ok()) return Status(left_s.status().code(), who() + left_s.status().message());
   Result<Leadership> now = look(deadline);
   if (!now.ok()) return now;
-  if (left_s.value() == 0 || !now->mine) {
+  if (left_s.value() == 0 || !now->mine || now->term != term) {
     forget();
-    return deposed(term, now->mine ? Leadership() : *now);
+    return deposed(term, now->mine && now->term == term ? Leadership() : *now);
   }
   const uint64_t left_ms = std::min<uint64_t>(ttl_ms_, left_s.value() * 1000);
   certain_until_ns_ = now->certain_until_ns = after(from_ns, uint32_t(left_ms));

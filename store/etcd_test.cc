@@ -205,6 +205,21 @@ TEST_F(Etcd, AMemberThatHangsIsPassedBy) {
   EXPECT_EQ(store->get("a", Deadline(4000))->value, "1");
 }
 
+// The answer to taking the lock is lost: the caller asks again and hears that it has it.
+TEST_F(Etcd, ALockWhoseAnswerWasLostIsFoundAgain) {
+  const EtcdOptions options = options_of(*cluster);
+  const auto store = opened(options);
+  uint64_t term = 0;
+  for (int wait_ms = 1; term == 0 && wait_ms < 200; ++wait_ms) {
+    auto now = store->campaign("one", 5000, Deadline(wait_ms));
+    if (now.ok() && now->held) {
+      EXPECT_TRUE(now->mine);
+      term = now->term;
+    }
+  }
+  EXPECT_TRUE(store->write(term, {{"a", "1", {}}}, Deadline(4000)).ok());
+}
+
 TEST_F(Etcd, NobodyThere) {
   EtcdOptions options;
   options.members = {"127.0.0.1:" + std::to_string(free_port())};

@@ -22,7 +22,7 @@ namespace tendril::store {
 // and 1.5 MiB at once.
 inline constexpr size_t kChangesMax = 100;
 inline constexpr size_t kWriteBytesMax = 1u << 20;  // keys and values of one write
-inline constexpr size_t kValueBytesMax = 512u << 10;
+inline constexpr size_t kValueBytesMax = 768u << 10;
 inline constexpr size_t kKeyBytesMax = 512;
 inline constexpr size_t kHolderBytesMax = 2048;
 inline constexpr size_t kPageEntriesMax = 1000;

@@ -177,7 +177,8 @@ TEST_P(StoreSuite, KeepsTheLimits) {
   changes.push_back(put("one more", "x"));
   EXPECT_EQ(store->write(term, changes, soon()).code(), Code::kInvalid);
   const std::string large(kValueBytesMax, '\xff');
-  EXPECT_TRUE(store->write(term, {put("l1", large), put("l2", large.substr(100))}, soon()).ok());
+  EXPECT_TRUE(
+      store->write(term, {put("l1", large), put("l2", large.substr(0, 200'000))}, soon()).ok());
   EXPECT_EQ(store->get("l1", soon())->value, large);
   EXPECT_EQ(store->write(term, {put("l3", large + "x")}, soon()).code(), Code::kInvalid);
   EXPECT_EQ(store->write(term, {put("l1", large), put("l2", large)}, soon()).code(),

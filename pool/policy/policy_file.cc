@@ -543,7 +543,7 @@ std::string toml_time(int64_t wall_s) {
 base::Result<PoolPolicy> parse_pool_policy(const std::string& text, const std::string& path,
                                            const ZoneReader& zones) {
   if (text.size() > kPoolPolicyBytesMax)
-    return Status(Code::kInvalid, path + ": a policy has at most 1 MiB");
+    return Status(Code::kInvalid, path + ": a policy has at most 256 KiB");
   base::Result<toml::table> parsed = config::parse_toml(text, path);
   return parsed.ok() ? PolicyReader(path, zones).read(*parsed) : parsed.status();
 }

@@ -11,7 +11,8 @@
 
 namespace tendril::pool {
 
-inline constexpr size_t kPoolPolicyBytesMax = 1u << 20;
+// As JSON it may be twice as long, and a store keeps it as one value (store/store.h).
+inline constexpr size_t kPoolPolicyBytesMax = 256u << 10;
 
 // `path` is for messages. `zones` gives the rules of the pool's time zone.
 base::Result<PoolPolicy> parse_pool_policy(const std::string& text, const std::string& path,
