@@ -123,6 +123,12 @@ void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& sli
   follow();
 }
 
+void Arbiter::pause(uint64_t lease_id, bool paused) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  turns_.pause(base::now_ns(), lease_id, paused);
+  follow();
+}
+
 void Arbiter::close(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
   turns_.close(base::now_ns(), lease_id);
@@ -167,6 +173,11 @@ std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {
 void Arbiter::describe(uint64_t session_id, wire::SessionRecord* record) {
   std::lock_guard<std::mutex> hold(mutex_);
   turns_.describe(session_id, record);
+}
+
+lease::LeaseTurns::Work Arbiter::work_of(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return turns_.work_of(lease_id);
 }
 
 uint64_t Arbiter::used_ns(uint32_t gpu_index) {

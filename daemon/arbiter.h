@@ -35,6 +35,8 @@ class Arbiter {
             const wire::LeaseTerms& terms);
   void change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
               const wire::LeaseTerms& terms);
+  // A paused lease gets no turns.
+  void pause(uint64_t lease_id, bool paused);
   // Call leave for all its sessions first.
   void close(uint64_t lease_id);
 
@@ -49,6 +51,7 @@ class Arbiter {
   std::vector<wire::SliceUse> use_of(uint64_t lease_id);  // by slice
   // Adds the worker's counts of what the session has done.
   void describe(uint64_t session_id, wire::SessionRecord* record);
+  lease::LeaseTurns::Work work_of(uint64_t lease_id);
   // GPU time used in turns, by all leases so far.
   uint64_t used_ns(uint32_t gpu_index);
   uint64_t turns_given(uint32_t gpu_index);

@@ -47,8 +47,9 @@ Status Holds::gone(uint64_t pool_lease_id) const {
 
 base::Result<Hold> Holds::hold(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id,
                                uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
-                               bool* is_new) {
+                               bool* is_new, uint64_t keep_ns) {
   *is_new = false;
+  keep_ns = keep_ns == 0 ? rules_.hold_ns : std::min(keep_ns, rules_.hold_most_ns);
   const Status heard = hear(term);
   if (!heard.ok()) return heard;
   if (pool_lease_id == 0) return Status(Code::kInvalid, "a pool's lease has a number above 0");
@@ -61,7 +62,7 @@ base::Result<Hold> Holds::hold(uint64_t now_ns, uint64_t term, uint64_t pool_lea
                                         "needs a number of its own");
     }
     hold.term = term;
-    if (hold.state == HoldState::kHeld) hold.expires_ns = now_ns + rules_.hold_ns;
+    if (hold.state == HoldState::kHeld) hold.expires_ns = now_ns + keep_ns;
     return Hold(hold);
   }
   if (ended_.count(pool_lease_id) != 0) return gone(pool_lease_id);
@@ -76,7 +77,7 @@ base::Result<Hold> Holds::hold(uint64_t now_ns, uint64_t term, uint64_t pool_lea
   hold.pool_lease_id = pool_lease_id;
   hold.lease_id = lease_id;
   hold.term = term;
-  hold.expires_ns = now_ns + rules_.hold_ns;
+  hold.expires_ns = now_ns + keep_ns;
   hold.asked = slices;
   hold.slices = granted.take();
   ++unclaimed_;
@@ -84,7 +85,7 @@ base::Result<Hold> Holds::hold(uint64_t now_ns, uint64_t term, uint64_t pool_lea
   return Hold(hold);
 }
 
-Status Holds::commit(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id) {
+Status Holds::commit(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id, uint64_t keep_ns) {
   const Status heard = hear(term);
   if (!heard.ok()) return heard;
   const auto found = holds_.find(pool_lease_id);
@@ -96,7 +97,8 @@ Status Holds::commit(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id) {
     return gone(pool_lease_id);
   }
   hold.state = HoldState::kCommitted;
-  hold.expires_ns = now_ns + rules_.claim_ns;
+  keep_ns = keep_ns == 0 ? rules_.claim_ns : std::min(keep_ns, rules_.claim_most_ns);
+  hold.expires_ns = now_ns + keep_ns;
   return Status();
 }
 

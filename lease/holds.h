@@ -25,10 +25,12 @@
 namespace tendril::lease {
 
 struct HoldRules {
-  uint64_t hold_ns = 10'000'000'000;   // from the order to the commit
-  uint64_t claim_ns = 60'000'000'000;  // from the commit to the claim
-  size_t holds_max = 4096;             // held and committed, together
-  size_t ended_max = 4096;             // ids that are remembered after their end
+  // From the order to the commit, and from the commit to the claim: if an order does not say, and
+  // the most that it can say.
+  uint64_t hold_ns = 10'000'000'000, hold_most_ns = 60'000'000'000;
+  uint64_t claim_ns = 60'000'000'000, claim_most_ns = 600'000'000'000;
+  size_t holds_max = 4096;  // held and committed, together
+  size_t ended_max = 4096;  // ids that are remembered after their end
 };
 
 enum class HoldState : uint8_t { kHeld, kCommitted, kClaimed };
@@ -59,9 +61,10 @@ class Holds {
   // before; it then keeps its lease_id, and is held anew from now on. kRefused: there is no room
   // now. kInvalid: it can never be.
   base::Result<Hold> hold(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id, uint64_t lease_id,
-                          const std::vector<wire::SliceGrant>& slices, bool* is_new);
+                          const std::vector<wire::SliceGrant>& slices, bool* is_new,
+                          uint64_t keep_ns = 0);
   // kNotFound: the hold has ended, or there was none. Its slices are not promised to anybody.
-  base::Status commit(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id);
+  base::Status commit(uint64_t now_ns, uint64_t term, uint64_t pool_lease_id, uint64_t keep_ns = 0);
   // Gives a hold or an unclaimed lease back. Ok if nothing is there. kRefused: it is claimed, and
   // must be ended.
   base::Status cancel(uint64_t term, uint64_t pool_lease_id);

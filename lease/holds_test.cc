@@ -116,6 +116,17 @@ TEST(Holds, AHoldThatComesAfterItsCancelFindsNothing) {
   EXPECT_EQ(server.book.share_used(0), 0u);
 }
 
+TEST(Holds, AnOrderMaySayHowLongWithinBounds) {
+  Server server;
+  const std::vector<wire::SliceGrant> slices = {part(0, 10'000)};
+  ASSERT_TRUE(server.holds.hold(0, 1, 7, 1, slices, &server.is_new, 3 * kSecond).ok());
+  EXPECT_EQ(server.holds.next_expiry_ns(), 3 * kSecond);
+  ASSERT_TRUE(server.holds.hold(0, 1, 7, 1, slices, &server.is_new, UINT64_MAX).ok());
+  EXPECT_EQ(server.holds.next_expiry_ns(), 60 * kSecond);
+  ASSERT_TRUE(server.holds.commit(0, 1, 7, UINT64_MAX).ok());
+  EXPECT_EQ(server.holds.next_expiry_ns(), 600 * kSecond);
+}
+
 TEST(Holds, ALowerTermIsRefused) {
   Server server;
   ASSERT_TRUE(server.hold(0, 7, 0, kWhole / 2, 4).ok());

@@ -700,6 +700,23 @@ void LeaseTurns::describe(uint64_t session_id, wire::SessionRecord* record) cons
   }
 }
 
+LeaseTurns::Work LeaseTurns::work_of(uint64_t lease_id) const {
+  Work work;
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return work;
+  for (const Session* const session : found->second->sessions) {
+    const wire::SessionCounts& counts = session->page->counts;
+    work.pieces += counts.launches.load(std::memory_order_relaxed) +
+                   counts.transfers.load(std::memory_order_relaxed);
+    work.replies += counts.replies.load(std::memory_order_relaxed);
+    work.waiting |= counts.replies_due.load(std::memory_order_relaxed) > 0;
+    work.known &= counts.counts_work.load(std::memory_order_relaxed) != 0;
+    for (const Part& part : session->parts)
+      work.pieces += part.page->busy_ns.load(std::memory_order_relaxed);
+  }
+  return work;
+}
+
 uint64_t LeaseTurns::used_ns(uint64_t now_ns, uint32_t gpu_index) {
   const auto found = gpus_.find(gpu_index);
   if (found == gpus_.end()) return 0;

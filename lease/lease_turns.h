@@ -70,6 +70,14 @@ class LeaseTurns {
   std::vector<wire::SliceUse> use_of(uint64_t now_ns, uint64_t lease_id);  // by slice
   // Adds the worker's counts of what the session has done.
   void describe(uint64_t session_id, wire::SessionRecord* record) const;
+  // What the lease's sessions have had done so far. Only whether it grows matters.
+  struct Work {
+    uint64_t pieces = 0;  // launches, copies and GPU time
+    uint64_t replies = 0;
+    bool waiting = false;  // a reply is due
+    bool known = true;     // false: a worker does not count
+  };
+  Work work_of(uint64_t lease_id) const;
   // GPU time used in turns, by all leases so far.
   uint64_t used_ns(uint64_t now_ns, uint32_t gpu_index);
   uint64_t turns_given(uint32_t gpu_index) const;

@@ -12,8 +12,10 @@ namespace tendril::wire {
 struct alignas(64) SessionCounts {
   // By the executor's thread.
   std::atomic<uint64_t> calls{0};
-  std::atomic<uint64_t> launches{0};  // of kernels and graphs
+  std::atomic<uint64_t> launches{0};   // of kernels and graphs
+  std::atomic<uint64_t> transfers{0};  // copies, fills and other work of streams but launches
   std::atomic<uint64_t> lane_bytes_in{0};
+  std::atomic<uint32_t> counts_work{0};  // 1: launches and transfers are counted here
   // By the thread that sends a frame, with the sender's lock.
   alignas(64) std::atomic<uint64_t> replies{0};
   std::atomic<uint64_t> lane_bytes_out{0};

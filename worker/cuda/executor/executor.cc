@@ -49,6 +49,28 @@ bool is_launch(uint16_t opcode) {
          op == Op::graph_launch;
 }
 
+// Work of streams that is no launch: with the launches, what a lease that is not idle does.
+bool is_transfer(uint16_t opcode) {
+  using wire::cuda::Op;
+  switch (static_cast<Op>(opcode)) {
+    case Op::copy_to_device:
+    case Op::copy_from_device:
+    case Op::copy_from_device_async:
+    case Op::copy_device:
+    case Op::copy_shape_to_device:
+    case Op::copy_shape_from_device:
+    case Op::copy_shape_device:
+    case Op::memory_set:
+    case Op::host_function:
+    case Op::cuStreamWriteValue32_v2:
+    case Op::cuStreamWriteValue64_v2:
+    case Op::cuStreamBatchMemOp_v2:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // True: this call may run before the driver is synchronised for the last wait. Such calls report
 // nothing that synchronising changes. Two kinds synchronise by themselves: the launch of a graph
 // that allocates, and a wait while its work runs.
@@ -111,6 +133,7 @@ Executor::~Executor() {
 }
 
 int Executor::run() {
+  counts_.counts_work.store(1, std::memory_order_relaxed);
   // A driver call may wait for a host function, whose answer comes behind that call in the lane.
   service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
   Gate& gate = gate_.gate();
@@ -145,7 +168,10 @@ transport::Wait Executor::patience(bool polling) {
 
 CallOutcome Executor::serve(const session::Call& call) {
   call_ = &call;
-  if (is_launch(call.opcode)) wire::count_alone(counts_.launches, 1);
+  if (is_launch(call.opcode))
+    wire::count_alone(counts_.launches, 1);
+  else if (is_transfer(call.opcode))
+    wire::count_alone(counts_.transfers, 1);
   if (waiters_->owes_synchronising() && !may_come_before_synchronising(call.opcode))
     waiters_->synchronise_owed();
   scratch_.clear();
