@@ -22,7 +22,8 @@ struct DeviceFacts {
   // Total minus free memory with one empty context. If nothing else runs, this is the cost of a
   // context (500-600 MB on an H200, 0 on the software GPU).
   uint64_t memory_taken_bytes = 0;
-  uint32_t processors = 0;  // streaming multiprocessors; 0: the driver does not say
+  uint32_t processors = 0;          // streaming multiprocessors; 0: the driver does not say
+  uint32_t compute_capability = 0;  // 90 for 9.0; 0: the driver does not say
   // Kernels can read and write all memory of their process (HMM, ATS).
   bool pageable_access = false;
 };

@@ -73,7 +73,7 @@ bool number(const std::string& text, uint64_t max, uint64_t* out) {
 }
 
 bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
-  uint64_t index = 0, processors = 0, pageable = 0;
+  uint64_t index = 0, processors = 0, pageable = 0, capability = 0;
   if (fields.size() < 9 || !number(fields[8], 1, &pageable) ||
       !number(fields[1], kDevicesMax, &index))
     return false;
@@ -81,6 +81,8 @@ bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
   if (!number(fields[5], UINT32_MAX, &processors)) return false;
   device->processors = static_cast<uint32_t>(processors);
   device->pageable_access = pageable != 0;
+  if (fields.size() > 9 && !number(fields[9], 1000, &capability)) return false;
+  device->compute_capability = static_cast<uint32_t>(capability);
   device->pci_bus_id = fields[6].substr(0, 64);
   device->name = fields[7].substr(0, 256);
   return from_hex(fields[2], &device->uuid) &&
@@ -113,7 +115,8 @@ std::string inventory_to_text(const Inventory& inventory) {
             to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
             std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) +
             '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\t' +
-            (device.pageable_access ? '1' : '0') + '\n';
+            (device.pageable_access ? '1' : '0') + '\t' +
+            std::to_string(device.compute_capability) + '\n';
   }
   for (const ApiRecord& api : inventory.apis) {
     text +=

@@ -18,6 +18,7 @@ Inventory two_apis() {
   device.memory_total_bytes = uint64_t{8} << 30;
   device.processors = 132;
   device.pageable_access = true;
+  device.compute_capability = 90;
   inventory.devices.push_back(device);
   inventory.apis = {{"cuda", 0x0123456789abcdefu}, {"tiny", 1}};
   return inventory;
@@ -32,6 +33,7 @@ TEST(InventoryText, ThereAndBack) {
   EXPECT_EQ(read->devices[0].uuid, "0123456789abcdef");
   EXPECT_EQ(read->devices[0].processors, 132u);
   EXPECT_TRUE(read->devices[0].pageable_access);
+  EXPECT_EQ(read->devices[0].compute_capability, 90u);
   ASSERT_EQ(read->apis.size(), 2u);
   EXPECT_EQ(read->apis[0].name, "cuda");
   EXPECT_EQ(read->apis[0].digest, 0x0123456789abcdefu);

@@ -67,6 +67,14 @@ base::Result<DeviceFacts> facts_of(const Driver& driver, int ordinal) {
           CUDA_SUCCESS) {
     facts.processors = static_cast<uint32_t>(std::max(processors, 0));
   }
+  int major = 0, minor = 0;
+  if (driver.cuDeviceGetAttribute != nullptr &&
+      driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ==
+          CUDA_SUCCESS &&
+      driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
+          CUDA_SUCCESS) {
+    facts.compute_capability = static_cast<uint32_t>(std::clamp(10 * major + minor, 0, 1000));
+  }
   int pageable = 0;
   if (driver.cuDeviceGetAttribute != nullptr &&
       driver.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device) ==
