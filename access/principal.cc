@@ -74,6 +74,8 @@ const char* proof_name(Proof proof) {
       return "certificate";
     case Proof::kLeaseSecret:
       return "lease secret";
+    case Proof::kPool:
+      return "pool";
   }
   return "none";
 }

@@ -30,6 +30,7 @@ enum class Proof : uint8_t {
   kUnixUser = 2,     // the kernel named its user
   kCertificate = 3,  // a certificate, or a signed token that was exchanged for one
   kLeaseSecret = 4,  // it knows the secret of a lease
+  kPool = 5,         // the scheduler of this server's pool names it
 };
 const char* proof_name(Proof proof);
 

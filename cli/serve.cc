@@ -12,8 +12,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "cli/commands.h"
@@ -61,6 +63,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.identity_folder = options.identity;
   out.pool_name = options.pool_name;
   out.providers_file = options.providers;
+  out.member = {options.pools, options.name, options.advertise, options.labels};
   out.isolation = {options.worker_user, options.weak_isolation};
   out.policy_file = options.policy;
   out.audit_file = options.audit_log;
@@ -95,6 +98,33 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   return out;
 }
 
+// Ends the daemon's serving by `stop`. The first SIGTERM only drains, if there is time for that:
+// then the daemon ends when nobody holds a lease, or the time is over, or another signal comes.
+void end_on(int ends, int over, int stop, uint64_t drain_s, daemon::Daemon* daemon) {
+  pollfd waits[] = {{ends, POLLIN, 0}, {over, POLLIN, 0}};
+  bool draining = false;
+  base::Deadline deadline(-1);
+  for (;;) {
+    poll(waits, 2, draining ? 200 : -1);
+    if (waits[1].revents != 0) return;
+    signalfd_siginfo signal = {};
+    const bool came = waits[0].revents != 0 && read(ends, &signal, sizeof signal) == sizeof signal;
+    if (came && !draining && drain_s != 0 && signal.ssi_signo == SIGTERM) {
+      draining = true;
+      deadline = base::Deadline(static_cast<int>(std::min<uint64_t>(drain_s, 1u << 20) * 1000));
+      daemon::log(
+          daemon::Level::kInfo,
+          "takes no new leases, and ends when the others have ended, in %s at the latest; a "
+          "second signal ends it at once",
+          config::format_duration(drain_s).c_str());
+      daemon->drain();
+    } else if (came || (draining && (deadline.passed() || daemon->is_empty()))) {
+      eventfd_write(stop, 1);
+      return;
+    }
+  }
+}
+
 // Until `over` is readable.
 void reload_on(int reload, int over, daemon::Daemon* daemon) {
   pollfd waits[] = {{reload, POLLIN, 0}, {over, POLLIN, 0}};
@@ -120,13 +150,15 @@ int serve(const ServeOptions& options) {
   // Blocked before the first thread starts, so that every thread inherits it.
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   sigprocmask(SIG_BLOCK, &reloads, nullptr);
-  const base::Fd stop(signalfd(-1, &ends, SFD_CLOEXEC));
+  const base::Fd end(signalfd(-1, &ends, SFD_CLOEXEC));
   const base::Fd reload(signalfd(-1, &reloads, SFD_CLOEXEC));
   if (options.verbose) daemon::set_log_level(daemon::Level::kDebug);
   if (options.quiet) daemon::set_log_level(daemon::Level::kWarning);
   base::set_log_sink(pass_log_on);
   auto wanted = daemon_options(options);
   if (!wanted.ok()) return complain(kUsage, wanted.status());
+  const auto drain_s = config::parse_duration(options.drain);
+  if (!drain_s.ok()) return complain(kUsage, drain_s.status());
   auto daemon = daemon::Daemon::start(wanted.take());
   if (!daemon.ok()) {
     return complain(daemon.status().code() == base::Code::kInvalid ? kUsage : kFailed,
@@ -137,11 +169,14 @@ int serve(const ServeOptions& options) {
     addresses += (addresses.empty() ? "" : ", ") + address;
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
-  const base::Fd over(eventfd(0, EFD_CLOEXEC));
+  const base::Fd over(eventfd(0, EFD_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));
   std::thread reloader([&] { reload_on(reload.get(), over.get(), daemon->get()); });
+  std::thread ender(
+      [&] { end_on(end.get(), over.get(), stop.get(), drain_s.value(), daemon->get()); });
   (*daemon)->serve(stop.get());
   eventfd_write(over.get(), 1);
   reloader.join();
+  ender.join();
   daemon::log(daemon::Level::kInfo, "ended");
   return 0;
 }

@@ -35,7 +35,7 @@ bool differ(const wire::BookEntry& one, const wire::BookEntry& two) {
 void BookChanges::forget() { told_.clear(); }
 
 std::vector<wire::BookEntry> BookChanges::take(const std::vector<wire::BookEntry>& book,
-                                               uint64_t now_ns, bool* more) {
+                                               uint64_t now_ns, bool* more, size_t limit) {
   *more = false;
   ++round_;
   std::vector<wire::BookEntry> changed;
@@ -44,10 +44,10 @@ std::vector<wire::BookEntry> BookChanges::take(const std::vector<wire::BookEntry
     Told& told = found->second;
     told.round = round_;
     const bool ended = entry.phase == wire::LeasePhase::kEnded;
-    const bool due = is_new || differ(told.entry, entry) ||
-                     (!ended && now_ns - told.at_ns >= kSumsEveryNs);
+    const bool due =
+        is_new || differ(told.entry, entry) || (!ended && now_ns - told.at_ns >= kSumsEveryNs);
     if (!due) continue;
-    if (changed.size() == wire::kBookEntriesMax) {
+    if (changed.size() == limit) {
       *more = true;
       if (is_new) told_.erase(found);
       continue;

@@ -19,9 +19,9 @@ class BookChanges {
  public:
   // The whole book again from the next call on.
   void forget();
-  // The entries to tell now, at most kBookEntriesMax; *more: there are others.
+  // The entries to tell now, at most `limit`; *more: there are others.
   std::vector<wire::BookEntry> take(const std::vector<wire::BookEntry>& book, uint64_t now_ns,
-                                    bool* more);
+                                    bool* more, size_t limit = wire::kBookEntriesMax);
 
  private:
   struct Told {

@@ -80,8 +80,38 @@ base::Result<wire::ListReply> ConnectionHandler::list(const wire::ListRequest& r
   return context_->list(visitor_.who(), request);
 }
 
+base::Status ConnectionHandler::may_lease() const {
+  return context_->pool == nullptr || visitor_.is_administrators() ? base::Status()
+                                                                   : context_->pool->may_lease();
+}
+
+void ConnectionHandler::listen_for(uint64_t lease_id) {
+  if (caller_ == nullptr) return;
+  context_->sessions->when_noticed(
+      lease_id, [caller = caller_](const wire::Notice& notice) { caller->notice(notice); });
+}
+
+base::Result<wire::LeaseReply> ConnectionHandler::claim(const wire::ClaimRequest& request) {
+  const base::Status waits = visitor_.must_wait(base::now_ns());
+  if (!waits.ok()) return waits;
+  access::Decision limits{true, "lease-secret", std::string()};
+  auto reply = context_->sessions->claim(request, &limits);
+  const base::Status recorded =
+      record("claim", request.lease_id, limits, wire::ClientInfo(), reply.status());
+  if (!recorded.ok() && reply.ok()) {
+    lease_connection_closed(request.lease_id);
+    return recorded;
+  }
+  if (reply.ok()) listen_for(request.lease_id);
+  return reply;
+}
+
 base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest& request) {
   access::Decision decision = access::decide(visitor_.who(), access::Action::kLease);
+  if (decision.allowed) {
+    const base::Status may = may_lease();
+    if (!may.ok()) decision = {false, "pool", may.message()};
+  }
   base::Result<wire::LeaseReply> reply = decision.status();
   if (decision.allowed) {
     access::Decision limits{true, std::string(), std::string()};
@@ -94,6 +124,7 @@ base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest
     lease_connection_closed(lease_id);
     return recorded;
   }
+  if (reply.ok()) listen_for(lease_id);
   return reply;
 }
 
@@ -102,7 +133,8 @@ base::Status ConnectionHandler::release(uint64_t lease_id) {
   if (!asked.ok()) return asked;
   log(Level::kInfo, "%s (%s) ends lease %llu", visitor_.who().name.c_str(),
       visitor_.peer().text.c_str(), static_cast<unsigned long long>(lease_id));
-  return context_->sessions->release(lease_id);
+  return context_->sessions->release(
+      lease_id, printable(visitor_.who().name, 64) + " ended it with 'tendril lease release'");
 }
 
 base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
@@ -152,6 +184,10 @@ base::Result<wire::AttachReply> ConnectionHandler::attach(
   // Who knows a lease's secret attaches in its owner's name. Sessions compares the secret.
   access::Decision decision{true, "lease-secret", std::string()};
   if (request.lease_id == 0) decision = access::decide(visitor_.who(), access::Action::kLease);
+  if (request.lease_id == 0 && decision.allowed) {
+    const base::Status may = may_lease();
+    if (!may.ok()) decision = {false, "pool", may.message()};
+  }
   base::Result<wire::AttachReply> reply = decision.status();
   if (decision.allowed) {
     access::Decision limits{true, std::string(), std::string()};

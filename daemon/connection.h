@@ -8,6 +8,7 @@
 #include <string>
 
 #include "access/guard.h"
+#include "daemon/pool_link.h"
 #include "daemon/sealing.h"
 #include "daemon/sessions.h"
 #include "reception/visitor.h"
@@ -22,6 +23,7 @@ struct ConnectionContext {
   std::vector<wire::ApiRecord> apis;
   reception::Front* front = nullptr;
   Sealing sealing;
+  PoolLinks* pool = nullptr;  // null: this server belongs to no pool
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
 };
 
@@ -35,6 +37,8 @@ class ConnectionHandler : public session::ControlHandler {
   session::Admission admit(const wire::Hello& hello, const session::Peer& peer) override;
   base::Result<wire::ListReply> list(const wire::ListRequest& request) override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
+  void meet(std::shared_ptr<session::Caller> caller) override { caller_ = std::move(caller); }
+  base::Result<wire::LeaseReply> claim(const wire::ClaimRequest& request) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
@@ -53,6 +57,10 @@ class ConnectionHandler : public session::ControlHandler {
  private:
   // Whether the session's data must be sealed. kRefused: they must be, and cannot.
   base::Result<bool> must_seal_for(const wire::AttachRequest& request, bool has_key) const;
+  // Not kOk: it must ask this server's pool for a lease.
+  base::Status may_lease() const;
+  // Its holder hears at this connection what becomes of the lease.
+  void listen_for(uint64_t lease_id);
   base::Status ask_about(access::Action action, uint64_t lease_id,
                          const access::Guard::Details& details);
   // Writes what came of a request for slices. Not kOk: it must be undone.
@@ -61,6 +69,7 @@ class ConnectionHandler : public session::ControlHandler {
 
   const ConnectionContext* const context_;
   reception::Visitor visitor_;
+  std::shared_ptr<session::Caller> caller_;
   uint64_t unattached_session_ = 0;
 };
 

@@ -57,6 +57,8 @@ class DaemonImpl : public Daemon {
   uint16_t port() const override { return front_->port(); }
   const gpu::Inventory& inventory() const override { return inventory_; }
   std::vector<std::string> addresses() const override { return front_->addresses(); }
+  void drain() override;
+  bool is_empty() const override { return sessions_->lease_count() == 0; }
 
  private:
   Status open_front();
@@ -69,6 +71,8 @@ class DaemonImpl : public Daemon {
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
   Status open_reception();
+  Status join_pool();
+  wire::ServerFacts pool_facts();
   void stop();
 
   DaemonOptions options_;
@@ -86,6 +90,8 @@ class DaemonImpl : public Daemon {
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
   std::unique_ptr<reception::Reception> reception_;
+  wire::ServerFacts member_facts_;  // what does not change
+  std::unique_ptr<PoolLinks> links_;
   bool stopped_ = false;
 };
 
@@ -257,7 +263,8 @@ Status DaemonImpl::prepare() {
   context_.list = [this](const access::Principal& viewer, const wire::ListRequest& request) {
     return list(&viewer, request);
   };
-  status = open_reception();
+  status = join_pool();
+  if (status.ok()) status = open_reception();
   if (!status.ok()) return status;
   if (!options_.metrics.empty()) {
     auto metrics = http::Server::start(options_.metrics, pages());
@@ -327,11 +334,61 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
     gpu.pci_bus_id = device.pci_bus_id;
     gpu.memory_total_bytes = device.memory_total_bytes;
     gpu.pageable_access = device.pageable_access;
+    gpu.compute_capability = device.compute_capability;
     monitor_->fill(&gpu);
     reply.gpus.push_back(std::move(gpu));
   }
   sessions_->describe(viewer, request, &reply);
   return reply;
+}
+
+Status DaemonImpl::join_pool() {
+  if (options_.member.pools.empty()) return Status();
+  Status status = check_member(options_.member);
+  if (!status.ok()) return status;
+  bool others_may_come = false;
+  for (const transport::Listener& listener : front_->listeners())
+    others_may_come |= !listener.loopback && listener.port != 0;
+  member_facts_ =
+      facts_of_member(options_.member, host_, front_->port(), others_may_come, inventory_);
+  member_facts_.product_version = options_.product_version;
+  PoolLinkOptions options;
+  options.addresses = options_.member.pools;
+  if (!base::random_bytes(&options.boot, sizeof options.boot))
+    return Status(Code::kExhausted, "the kernel gives no random bytes; start the server again");
+  member_facts_.boot = options.boot;
+  options.credentials = [this] {
+    return credentials_of_member(*front_->guard()->settings(), options_.identity_folder);
+  };
+  sessions_->serve_pool();
+  PoolHost host;
+  host.facts = [this] { return pool_facts(); };
+  host.book = [this] { return sessions_->book(); };
+  host.hear = [this](uint64_t term) { return sessions_->hear(term); };
+  host.newest_term = [this] { return sessions_->newest_term(); };
+  host.obey = [this](uint64_t term, const wire::Order& order) {
+    return sessions_->obey(term, order);
+  };
+  host.stored = [this](uint64_t number) { sessions_->stored(number); };
+  auto links = PoolLinks::start(std::move(options), std::move(host));
+  if (!links.ok()) return links.status();
+  links_ = links.take();
+  context_.pool = links_.get();
+  return Status();
+}
+
+wire::ServerFacts DaemonImpl::pool_facts() {
+  wire::ServerFacts facts = member_facts_;
+  facts.draining = sessions_->is_draining();
+  wire::ListRequest request;
+  request.parts = wire::kListServer;
+  facts.gpus = list(nullptr, request).gpus;
+  return facts;
+}
+
+void DaemonImpl::drain() {
+  sessions_->drain();
+  if (links_ != nullptr) links_->hurry();
 }
 
 Status DaemonImpl::open_reception() {
@@ -357,6 +414,7 @@ void DaemonImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
   if (front_ != nullptr) front_->close();
+  if (links_ != nullptr) links_->stop();
   metrics_.reset();
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();

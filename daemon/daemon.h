@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "daemon/arbiter.h"
 #include "daemon/image_store.h"
+#include "daemon/pool_member.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
 #include "wire/control.h"
@@ -28,6 +29,7 @@ struct DaemonOptions {
   std::string token_file;
   // Identities (reception/doors.h): their folder, the name of a new pool, the file of providers.
   std::string identity_folder, pool_name, providers_file;
+  PoolMember member;                // of a pool
   std::string policy_file;          // empty: no policy
   std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
@@ -62,6 +64,9 @@ class Daemon {
   // Reads token and policy again and opens the audit log again, without touching a session. After
   // an error everything stays as it was. Any thread.
   virtual base::Status reload() = 0;
+  // Takes no new leases from now on, and tells the pool. Any thread, like is_empty.
+  virtual void drain() = 0;
+  virtual bool is_empty() const = 0;  // nobody holds a lease
   virtual uint16_t port() const = 0;
   virtual const gpu::Inventory& inventory() const = 0;
   virtual std::vector<std::string> addresses() const = 0;

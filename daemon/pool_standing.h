@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server knows of its pool: whether a scheduler speaks to it, which one, and what holds while
-// none does. It decides who may take a lease without the pool. Pure: the time is passed in.
+// What a server knows of its pool: whether a scheduler speaks to it, which one, and what holds
+// while none does. It decides who may take a lease without the pool. Pure: the time is passed in.
 // daemon/pool_link.h calls it under its lock.
 #pragma once
 

@@ -20,8 +20,10 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr int kSweepMs = 2000;
+constexpr int kSweepMs = 1000;
 constexpr size_t kSecretBytes = 32;
+constexpr char kDrainingText[] =
+    "this server is about to end and takes no new leases; ask another one, or the pool";
 
 Status lease_not_valid(uint64_t lease_id) {
   return Status(Code::kRefused,
@@ -68,6 +70,7 @@ Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arb
       arbiter_(arbiter),
       guard_(guard),
       book_(std::move(book)),
+      holds_(&book_),
       exports_(descriptors_max),
       server_id_(server_id) {
   pool_->when_trimmed([this] { trimmed(); });
@@ -136,6 +139,8 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const access::Pr
   lease->owner = owner;
   lease->client = cleaned(request.client, owner);
   lease->began_ns = base::now_ns();
+  lease->idle = lease::IdleWatch(lease->began_ns);
+  if (draining_) return Status(Code::kRefused, kDrainingText);
   if (!make_secret(&lease->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
   lease->terms = access::granted_terms(guard_->limits_of(owner), request.terms);
@@ -188,14 +193,14 @@ base::Result<wire::LeaseReply> Sessions::lease(const access::Principal& owner,
   return reply_of(**lease);
 }
 
-Status Sessions::release(uint64_t lease_id) {
+Status Sessions::release(uint64_t lease_id, const std::string& why) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = leases_.find(lease_id);
   if (found == leases_.end() || found->second->ending) {
     return Status(Code::kNotFound,
                   "there is no lease " + std::to_string(lease_id) + " on this server");
   }
-  end_lease(found->second.get(), std::string());
+  end_lease(found->second.get(), why);
   return Status();
 }
 
@@ -203,6 +208,8 @@ Status Sessions::release(uint64_t lease_id) {
 void Sessions::end_lease(Lease* lease, const std::string& why) {
   const uint64_t lease_id = lease->id;
   lease->ending = true;
+  lease->why = why;
+  if (!why.empty()) tell(*lease, wire::NoticeKind::kEnded, why);
   log(Level::kInfo, "lease %llu ends after %llu s%s%s", static_cast<unsigned long long>(lease_id),
       static_cast<unsigned long long>(age_s(lease->began_ns)), why.empty() ? "" : ": ",
       why.c_str());
@@ -225,14 +232,21 @@ Status Sessions::change(const access::Principal& by, const wire::ChangeRequest& 
   if (request.sets_priority) terms.priority = request.terms.priority;
   const Status valid = lease::LeaseBook::check(terms);
   if (!valid.ok()) return valid;
-  const uint64_t counted = lease.share_counted;
-  const uint64_t wanted = uint64_t{request.share_millionths} * lease.slices.size();
   *limits = check_change(lease, request, by);
   if (!limits->allowed) return limits->status();
-  if (request.share_millionths != 0) {
-    auto slices = book_.change(lease.id, request.share_millionths);
+  return refit(&lease, request.share_millionths, terms);
+}
+
+// A share of 0 stays as it is.
+Status Sessions::refit(Lease* changed, uint32_t share_millionths, const wire::LeaseTerms& terms) {
+  Lease& lease = *changed;
+  const uint64_t counted = lease.share_counted;
+  const uint64_t wanted = uint64_t{share_millionths} * lease.slices.size();
+  if (share_millionths != 0) {
+    auto slices = book_.change(lease.id, share_millionths);
     if (!slices.ok()) return slices.status();
     lease.slices = slices.take();
+    holds_.changed(lease.pool_lease_id, lease.slices);
     usage_[lease.owner.id].share_millionths += wanted - counted;
     lease.share_counted = wanted;
   }
@@ -249,6 +263,7 @@ Status Sessions::change(const access::Principal& by, const wire::ChangeRequest& 
 base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& request) {
   const auto found = leases_.find(request.lease_id);
   if (found == leases_.end() || found->second->ending ||
+      found->second->phase != wire::LeasePhase::kClaimed ||
       !base::equal_in_constant_time(found->second->secret, request.secret)) {
     return lease_not_valid(request.lease_id);
   }
@@ -311,8 +326,11 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   if (lease.expecting) pool_->expect_no_more(lease.slices[0].gpu_index);
   lease.expecting = false;
   if (is_trimming(lease.slices)) return;  // trimmed() will try again
+  keep_record(lease);
   arbiter_->close(lease_id);
   book_.release(lease_id);
+  if (lease.pool_lease_id != 0)
+    holds_.release(lease.pool_lease_id, lease.why.empty() ? "it ended" : lease.why);
   forget_lease(lease);
   leases_.erase(found);
   // Without this lock: the kernel may take a while.
@@ -479,6 +497,9 @@ void Sessions::sweep() {
         end_session(session, "the client's machine does not answer any more");
       }
     }
+    look_at_work();
+    resume_overdue();
+    expire_holds();
     ended = end_overdue();
   }
   for (const Overdue& lease : ended) {

@@ -12,11 +12,14 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "access/guard.h"
@@ -30,11 +33,14 @@
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
+#include "lease/holds.h"
+#include "lease/idle_watch.h"
 #include "lease/lease_book.h"
 #include "session/control/connection.h"
 #include "view/metrics.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
+#include "wire/pool.h"
 
 namespace tendril::daemon {
 
@@ -66,8 +72,8 @@ class Sessions {
   // on what its owner holds are decided here; *limits says which rule that was.
   base::Result<wire::LeaseReply> lease(const access::Principal& owner,
                                        const wire::LeaseRequest& request, access::Decision* limits);
-  // Ends the lease and every session on it.
-  base::Status release(uint64_t lease_id);
+  // Ends the lease and every session on it. `why`: for its holder; empty: it asked for it.
+  base::Status release(uint64_t lease_id, const std::string& why = std::string());
   base::Status change(const access::Principal& by, const wire::ChangeRequest& request,
                       access::Decision* limits);
   // Who holds the lease; nothing if there is no such lease.
@@ -93,6 +99,28 @@ class Sessions {
   base::Result<base::Fd> fetch(const wire::JoinRequest& request);
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
+
+  // ---- pools (sessions_pool.cc) ----
+
+  // What holders are told of their leases. It must not block, nor call this object.
+  using Teller = std::function<void(const wire::Notice&)>;
+  void when_noticed(uint64_t lease_id, Teller teller);
+  // The client that knows the secret of a lease that its pool granted has it from now on.
+  base::Result<wire::LeaseReply> claim(const wire::ClaimRequest& request, access::Decision* limits);
+  // From now on records of ended leases are kept for a scheduler.
+  void serve_pool();
+  // An order of a lower term than the highest that was heard is refused.
+  base::Status hear(uint64_t term);
+  uint64_t newest_term();
+  // Carries an order out. The same order again has the same result.
+  wire::OrderResult obey(uint64_t term, const wire::Order& order);
+  // All leases, and those that have ended and whose records nobody has stored yet.
+  std::vector<wire::BookEntry> book();
+  void stored(uint64_t ended_number);
+  // No new leases from now on.
+  void drain();
+  bool is_draining();
+  size_t lease_count();
 
   // Where workers' images of device code go; null: nowhere. Before the first session.
   void keep_images_in(ImageStore* images) { images_ = images; }
@@ -153,8 +181,17 @@ class Sessions {
     access::Principal owner;
     bool counted = false;  // in its owner's usage, with these shares:
     uint64_t share_counted = 0;
-    uint64_t attached_ns = 0, worked_ns = 0;  // as in access::LeaseLife
-    uint64_t work_seen = 0;                   // what its sessions had done then
+    uint64_t attached_ns = 0;  // as in access::LeaseLife
+    lease::IdleWatch idle{0};
+    bool warned = false;  // that a limit will end it soon
+    Teller teller;        // empty: nobody hears
+    // Of a pool's lease. An order began it, and it waits for its holder until it is claimed.
+    uint64_t pool_lease_id = 0;
+    std::string account, user_class;
+    wire::LeasePhase phase = wire::LeasePhase::kClaimed;
+    bool paused = false;
+    uint64_t paused_until_ns = 0;
+    std::string why;  // it ends
   };
 
   using Hold = std::unique_lock<std::mutex>;
@@ -191,7 +228,25 @@ class Sessions {
     access::Ending ending;
   };
   std::vector<Overdue> end_overdue();
-  uint64_t work_of(const Lease& lease, bool* waiting);
+  void look_at_work();
+  void warn(Lease* lease, const access::Limits& limits, const access::LeaseLife& life,
+            uint64_t now_ns);
+  // sessions_pool.cc. They hold mutex_.
+  base::Result<Lease*> ordered_lease(const wire::Order& order);
+  base::Status carry_out(uint64_t term, const wire::Order& order, wire::OrderResult* result);
+  base::Status hold(uint64_t term, const wire::Order& order, wire::OrderResult* result);
+  base::Status hold_new(uint64_t term, const wire::Order& order, wire::OrderResult* result);
+  base::Status commit(uint64_t term, const wire::Order& order, wire::OrderResult* result);
+  base::Status cancel(uint64_t term, const wire::Order& order);
+  base::Status change_as_ordered(const wire::Order& order);
+  void pause(Lease* lease, bool paused, uint64_t longest_s, const std::string& text);
+  static void tell(const Lease& lease, wire::NoticeKind kind, const std::string& text,
+                   uint64_t in_s = 0);
+  wire::BookEntry entry_of(const Lease& lease);
+  void keep_record(const Lease& lease);
+  void expire_holds();
+  void resume_overdue();
+  base::Status refit(Lease* lease, uint32_t share_millionths, const wire::LeaseTerms& terms);
   bool is_something_ending() const;
   // Tells the pool how much memory idle workers may take. It depends on what is promised.
   void tell_room();
@@ -249,12 +304,18 @@ class Sessions {
   std::condition_variable freed_;
   std::condition_variable answered_;                       // a worker answered, or is gone
   lease::LeaseBook book_;                                  // guarded by mutex_
+  lease::Holds holds_;                                     // guarded by mutex_; on book_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_
   std::map<std::string, access::Usage> usage_;             // guarded by mutex_; by owner's id
   uint64_t next_id_ = 1;                                   // guarded by mutex_
   view::Counters counters_;                                // guarded by mutex_; the sums of events
+  bool keeps_records_ = false, draining_ = false;          // guarded by mutex_
+  std::deque<wire::BookEntry> ended_;                      // guarded by mutex_
+  uint64_t ended_count_ = 0;                               // guarded by mutex_
+  // Results of orders that were carried out, the oldest first. Guarded by mutex_.
+  std::deque<std::pair<uint64_t, wire::OrderResult>> results_;  // with their term
   const ServerId server_id_;
 };
 

@@ -1,11 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the owners of leases hold, and how long leases may last. The rules are access/decide.h's.
 // See sessions.h.
+#include <algorithm>
+
 #include "base/clock.h"
+#include "config/quantity.h"
 #include "daemon/log.h"
 #include "daemon/sessions.h"
 
 namespace tendril::daemon {
+namespace {
+
+constexpr uint64_t kWarnAheadS = 60;
+
+std::string warning(const std::string& rule, uint64_t in_s) {
+  const std::string end =
+      "it ends in " + config::format_duration(in_s) + " by a limit of this server";
+  if (rule == "idle") return "its GPU gets no work, so " + end;
+  if (rule == "unattached") return "no program is attached to it, so " + end;
+  return end;
+}
+
+}  // namespace
 
 std::optional<access::Principal> Sessions::owner_of(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
@@ -64,17 +80,25 @@ access::Decision Sessions::check_change(const Lease& lease, const wire::ChangeRe
                               uint64_t{request.share_millionths} * lease.slices.size());
 }
 
-// What the lease's sessions have had done so far: launches, bytes, time on the GPU. Only whether it
-// grows matters.
-uint64_t Sessions::work_of(const Lease& lease, bool* waiting) {
-  uint64_t work = 0;
-  for (const auto& [tally, session_id] : lease.sessions) {
-    wire::SessionRecord record;
-    arbiter_->describe(session_id, &record);
-    work += record.launches + record.bytes_in + record.bytes_out + record.gpu_ns;
-    *waiting |= record.waiting;
+void Sessions::look_at_work() {
+  const uint64_t now_ns = base::now_ns();
+  for (const auto& [id, lease] : leases_) {
+    if (!lease->sessions.empty()) lease->attached_ns = now_ns;
+    lease->idle.look(now_ns, arbiter_->work_of(id), lease->sessions.size(), lease->paused);
   }
-  return work;
+}
+
+// A minute before the end, or sooner if the limit is short.
+void Sessions::warn(Lease* lease, const access::Limits& limits, const access::LeaseLife& life,
+                    uint64_t now_ns) {
+  uint64_t ahead_s = kWarnAheadS;
+  for (const auto& limit_s : {limits.longest_s, limits.unattached_s, limits.idle_s}) {
+    if (limit_s) ahead_s = std::min(ahead_s, *limit_s / 4);
+  }
+  const access::Ending ending = access::check_life(limits, life, now_ns + ahead_s * 1'000'000'000);
+  if (ending.due && !lease->warned && ahead_s != 0)
+    tell(*lease, wire::NoticeKind::kWarning, warning(ending.rule, ahead_s), ahead_s);
+  lease->warned = ending.due;
 }
 
 std::vector<Sessions::Overdue> Sessions::end_overdue() {
@@ -82,19 +106,19 @@ std::vector<Sessions::Overdue> Sessions::end_overdue() {
   std::vector<Overdue> overdue;
   for (const auto& [id, lease] : leases_) {
     const access::Limits limits = guard_->limits_of(lease->owner);
-    if (lease->ending || (!limits.longest_s && !limits.unattached_s && !limits.idle_s)) continue;
-    if (!lease->sessions.empty()) lease->attached_ns = now_ns;
-    bool waiting = false;
-    const uint64_t work = limits.idle_s ? work_of(*lease, &waiting) : 0;
-    if (work != lease->work_seen || waiting) lease->worked_ns = now_ns;
-    lease->work_seen = work;
+    if (lease->ending || lease->phase != wire::LeasePhase::kClaimed ||
+        (!limits.longest_s && !limits.unattached_s && !limits.idle_s))
+      continue;
     access::LeaseLife life;
     life.began_ns = lease->began_ns;
     life.attached_ns = lease->attached_ns;
-    life.worked_ns = lease->worked_ns;
+    life.worked_ns = lease->idle.worked_ns();
     life.sessions = static_cast<uint32_t>(lease->sessions.size());
     access::Ending ending = access::check_life(limits, life, now_ns);
-    if (ending.due) overdue.push_back({id, lease->owner, std::move(ending)});
+    if (ending.due)
+      overdue.push_back({id, lease->owner, std::move(ending)});
+    else
+      warn(lease.get(), limits, life, now_ns);
   }
   for (const Overdue& lease : overdue) {
     const auto found = leases_.find(lease.lease_id);

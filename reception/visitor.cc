@@ -92,6 +92,7 @@ session::Admission Visitor::admit(const wire::Hello& hello, const session::Peer&
   evidence.knows_token = (wait_ns == 0 && front_->guard()->token_is_right(hello.token)) ||
                          peer.proof == kProvenByToken;
   who_ = front_->guard()->recognize(evidence);
+  administrators_ = evidence.administrators;
   session::Admission admission;
   if (who_.role == access::Role::kAdmin)
     admission.standing = session::Standing::kAdministrator;

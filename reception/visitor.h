@@ -18,6 +18,8 @@ class Visitor {
 
   const access::Principal& who() const { return who_; }
   const session::Peer& peer() const { return peer_; }
+  // It came by the administrators' socket.
+  bool is_administrators() const { return administrators_; }
 
   // The nonce that a hello needs where attaching must be proven.
   void add_nonce(wire::Hello* hello) const;
@@ -48,6 +50,7 @@ class Visitor {
   Front* const front_;
   const session::Peer peer_;
   access::Principal who_;  // nobody until hello
+  bool administrators_ = false;
 };
 
 }  // namespace tendril::reception

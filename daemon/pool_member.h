@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this server says of itself to its pool, and how it proves who it is there. Used by the
+// daemon when it starts and before each connection to a scheduler.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "access/guard.h"
+#include "base/result.h"
+#include "gpu/inventory.h"
+#include "session/control/attach.h"
+#include "wire/pool.h"
+
+namespace tendril::daemon {
+
+// As the command line gives it.
+struct PoolMember {
+  std::vector<std::string> pools;  // addresses of schedulers; empty: it belongs to no pool
+  std::string name, advertise;     // empty: chosen
+  std::vector<std::string> labels;
+};
+
+// kInvalid: an address or a label is not one.
+base::Status check_member(const PoolMember& member);
+
+// What does not change while the server serves. `host`, `port`: where it listens;
+// `others_may_come`: not for this host alone.
+wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& host, uint16_t port,
+                                  bool others_may_come, const gpu::Inventory& inventory);
+
+// By this mode's way: nothing, the secret, or the server's certificate in that folder.
+base::Result<session::ConnectOptions> credentials_of_member(const access::Settings& settings,
+                                                            const std::string& identity_folder);
+
+}  // namespace tendril::daemon
