@@ -8,7 +8,7 @@
 #include <string>
 
 #include "access/guard.h"
-#include "daemon/pool_link.h"
+#include "daemon/pool/pool_link.h"
 #include "daemon/sealing.h"
 #include "daemon/sessions.h"
 #include "reception/visitor.h"

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "daemon/arbiter.h"
 #include "daemon/image_store.h"
-#include "daemon/pool_member.h"
+#include "daemon/pool/pool_member.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
 #include "wire/control.h"

@@ -100,7 +100,7 @@ class Sessions {
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
 
-  // ---- pools (sessions_pool.cc) ----
+  // ---- pools (daemon/pool/sessions_pool.cc) ----
 
   // What holders are told of their leases. It must not block, nor call this object.
   using Teller = std::function<void(const wire::Notice&)>;
@@ -231,7 +231,7 @@ class Sessions {
   void look_at_work();
   void warn(Lease* lease, const access::Limits& limits, const access::LeaseLife& life,
             uint64_t now_ns);
-  // sessions_pool.cc. They hold mutex_.
+  // daemon/pool/sessions_pool.cc. They hold mutex_.
   base::Result<Lease*> ordered_lease(const wire::Order& order);
   base::Status carry_out(uint64_t term, const wire::Order& order, wire::OrderResult* result);
   base::Status hold(uint64_t term, const wire::Order& order, wire::OrderResult* result);

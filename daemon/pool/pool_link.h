@@ -18,8 +18,8 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "daemon/book_changes.h"
-#include "daemon/pool_standing.h"
+#include "daemon/pool/book_changes.h"
+#include "daemon/pool/pool_standing.h"
 #include "session/control/attach.h"
 #include "wire/pool.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a server of a pool lends by itself, and what it says otherwise.
-#include "daemon/pool_standing.h"
+#include "daemon/pool/pool_standing.h"
 
 #include <gtest/gtest.h>
 

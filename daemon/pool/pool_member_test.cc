@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a server says of itself to its pool.
-#include "daemon/pool_member.h"
+#include "daemon/pool/pool_member.h"
 
 #include <gtest/gtest.h>
 

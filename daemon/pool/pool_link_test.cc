@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server's links to schedulers, over real connections to small schedulers in this process: full
 // books and changes, orders and their results, terms, standbys, lost connections.
-#include "daemon/pool_link.h"
+#include "daemon/pool/pool_link.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

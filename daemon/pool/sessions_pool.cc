@@ -132,7 +132,7 @@ Status Sessions::carry_out(uint64_t term, const wire::Order& order, wire::OrderR
       return cancel(term, order);
     case wire::OrderKind::kDrain:
     case wire::OrderKind::kUndrain:
-      return Status();  // daemon/pool_standing.h knows
+      return Status();  // daemon/pool/pool_standing.h knows
     default:
       return Status(Code::kUnsupported,
                     "this server does not know the order; it is older than "

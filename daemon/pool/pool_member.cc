@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See pool_member.h.
-#include "daemon/pool_member.h"
+#include "daemon/pool/pool_member.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See pool_standing.h.
-#include "daemon/pool_standing.h"
+#include "daemon/pool/pool_standing.h"
 
 #include "base/text.h"
 #include "config/toml.h"

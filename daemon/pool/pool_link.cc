@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See pool_link.h.
-#include "daemon/pool_link.h"
+#include "daemon/pool/pool_link.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a scheduler hears of a server's book: everything once, changes at once, sums now and then.
-#include "daemon/book_changes.h"
+#include "daemon/pool/book_changes.h"
 
 #include <gtest/gtest.h>
 

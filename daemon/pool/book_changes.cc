@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See book_changes.h.
-#include "daemon/book_changes.h"
+#include "daemon/pool/book_changes.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a server knows of its pool: whether a scheduler speaks to it, which one, and what holds
 // while none does. It decides who may take a lease without the pool. Pure: the time is passed in.
-// daemon/pool_link.h calls it under its lock.
+// daemon/pool/pool_link.h calls it under its lock.
 #pragma once
 
 #include <cstdint>
