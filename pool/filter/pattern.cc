@@ -13,10 +13,32 @@ using base::Code;
 using base::Status;
 
 constexpr int kDepthMax = 32;
+constexpr size_t kStepsMax = 3 * kPatternBytesMax;  // a sign makes two at most
 
 uint8_t folded(char letter) {
   const auto byte = static_cast<uint8_t>(letter);
   return byte >= 'A' && byte <= 'Z' ? static_cast<uint8_t>(byte + 32) : byte;
+}
+
+// The parts between | of a pattern without other signs that mean something; else nothing.
+std::vector<std::string> plain_words(const std::string& text) {
+  if (text.find_first_of("\\.[](){}*+?^$") != std::string::npos) return {};
+  std::vector<std::string> words(1);
+  for (const char letter : text) {
+    if (letter == '|') {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(folded(letter));
+    }
+  }
+  return words;
+}
+
+bool found_at(const std::string& text, size_t at, const std::string& word) {
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (static_cast<char>(folded(text[at + i])) != word[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -208,20 +230,28 @@ class PatternReader {
 base::Result<Pattern> Pattern::parse(const std::string& text) {
   if (text.size() > kPatternBytesMax)
     return Status(Code::kInvalid, "a pattern has at most 256 signs");
-  return PatternReader(text).read();
+  base::Result<Pattern> pattern = PatternReader(text).read();
+  if (!pattern.ok()) return pattern;
+  if (pattern->steps_.size() > kStepsMax)
+    return Status(Code::kInvalid, "the pattern has too many parts");
+  pattern->words_ = plain_words(text);
+  return pattern;
 }
 
-// The steps that a walk is in after some letters. Each step is entered at most once for a letter.
+// The steps that a walk is in. Each step is entered at most once for a letter, so the lists cannot
+// grow over the number of steps.
 class Pattern::Walk {
  public:
-  explicit Walk(const Pattern& pattern) : pattern_(pattern), entered_(pattern.steps_.size(), 0) {}
+  explicit Walk(const Pattern& pattern) : pattern_(pattern) {
+    std::fill_n(entered_.begin(), pattern.steps_.size(), uint16_t{0});
+  }
 
   // True: the end of the pattern was reached.
-  bool enter(uint32_t first, uint32_t round, bool at_begin, bool at_end) {
-    open_.assign(1, first);
-    while (!open_.empty()) {
-      const uint32_t number = open_.back();
-      open_.pop_back();
+  bool enter(uint32_t first, uint16_t round, bool at_begin, bool at_end) {
+    size_t open = 0;
+    open_[open++] = first;
+    while (open > 0) {
+      const uint32_t number = open_[--open];
       if (entered_[number] == round) continue;
       entered_[number] = round;
       const Step& step = pattern_.steps_[number];
@@ -229,48 +259,60 @@ class Pattern::Walk {
         case What::kFound:
           return true;
         case What::kBoth:
-          open_.push_back(step.next);
-          open_.push_back(step.other);
+          open_[open++] = step.next;
+          open_[open++] = step.other;
           break;
         case What::kBegin:
-          if (at_begin) open_.push_back(step.next);
+          if (at_begin) open_[open++] = step.next;
           break;
         case What::kEnd:
-          if (at_end) open_.push_back(step.next);
+          if (at_end) open_[open++] = step.next;
           break;
         case What::kOneOf:
-          waiting.push_back(number);
+          waiting[waiting_count++] = number;
           break;
       }
     }
     return false;
   }
 
-  std::vector<uint32_t> waiting;
+  std::array<uint32_t, kStepsMax> waiting;
+  size_t waiting_count = 0;
 
  private:
   const Pattern& pattern_;
-  std::vector<uint32_t> entered_;
-  std::vector<uint32_t> open_;
+  std::array<uint16_t, kStepsMax> entered_;
+  // Each entered step adds one more than it takes.
+  std::array<uint32_t, kStepsMax + 2> open_;
 };
 
 bool Pattern::found_in(const std::string& text) const {
   const size_t length = std::min(text.size(), kPatternTextMax);
+  if (!words_.empty()) {
+    for (const std::string& word : words_) {
+      for (size_t at = 0; at + word.size() <= length; ++at) {
+        if (found_at(text, at, word)) return true;
+      }
+    }
+    return false;
+  }
   Walk walk(*this);
-  std::vector<uint32_t> before;
+  std::array<uint32_t, kStepsMax> before;
+  size_t before_count = 0;
   for (size_t at = 0;; ++at) {
-    const auto round = static_cast<uint32_t>(at + 1);
+    const auto round = static_cast<uint16_t>(at + 1);
     const bool at_end = at == length;
-    walk.waiting.clear();
+    walk.waiting_count = 0;
     // What the letter before allows, and a new start here.
-    for (const uint32_t number : before) {
-      const Step& step = steps_[number];
+    for (size_t i = 0; i < before_count; ++i) {
+      const Step& step = steps_[before[i]];
       if (!sets_[step.set].test(folded(text[at - 1]))) continue;
       if (walk.enter(step.next, round, false, at_end)) return true;
     }
     if (walk.enter(start_, round, at == 0, at_end)) return true;
     if (at_end) return false;
-    before.swap(walk.waiting);
+    before_count = walk.waiting_count;
+    std::copy_n(walk.waiting.begin(), before_count, before.begin());
   }
 }
 

@@ -35,6 +35,8 @@ class Pattern {
   using Letters = std::bitset<256>;
   class Walk;
 
+  // Letters and | only, as most patterns are: these texts, in small letters. Otherwise the steps.
+  std::vector<std::string> words_;
   std::vector<Step> steps_;
   std::vector<Letters> sets_;
   uint32_t start_ = 0;

@@ -25,6 +25,9 @@ TEST(Pattern, FindsAnywhereInAnyCase) {
   EXPECT_TRUE(found("", "anything"));
   EXPECT_TRUE(found("", ""));
   EXPECT_FALSE(found("a", ""));
+  EXPECT_TRUE(found("x|", "anything"));
+  EXPECT_TRUE(found("B200|gh200", "NVIDIA GH200 480GB"));
+  EXPECT_FALSE(found("H2000", "H200"));
 }
 
 TEST(Pattern, KnowsTheUsualSigns) {
