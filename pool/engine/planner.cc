@@ -182,6 +182,7 @@ Seeker Engine::State::seeker_for(const Entry& entry, int64_t now_s) {
 bool Engine::State::consider(Entry& entry, int64_t now_s, EnginePlan& plan) {
   entry.fresh = false;
   if (entry.gone) return false;
+  if (start_as_promised(entry, now_s, plan)) return true;
   for (uint32_t gpu_class : entry.ask.gpu_classes)
     if (try_start(entry, gpu_class, now_s, plan)) return true;
   head(entry, now_s, plan);

@@ -49,12 +49,43 @@ bool Engine::State::slot_taken(uint32_t gpu_class, bool inside, bool late) const
 }
 
 // A server that is lost, drained or closed takes its promises with it.
-void Engine::State::check_promises(int64_t) {
+void Engine::State::check_promises(int64_t now_s) {
   std::vector<uint64_t> broken;
   for (const Promise& promise : promises_)
-    if (!room.free_by(promise.slices, waiting[promise.id]->ask.packed, promise.at_s))
-      broken.push_back(promise.id);
+    if (!keeps(promise, now_s)) broken.push_back(promise.id);
   for (uint64_t id : broken) drop_promise(id);
+}
+
+bool Engine::State::keeps(const Promise& promise, int64_t now_s) {
+  const Entry& entry = *waiting[promise.id];
+  const std::function<bool(uint64_t)> may_use = [&](uint64_t reservation) {
+    return this->may_use(entry, reservation);
+  };
+  Seeker seeker = seeker_for(entry, now_s);
+  seeker.may_use = &may_use;
+  seeker.past_promises = true;
+  const int64_t at_s = std::max(promise.at_s, now_s);
+  if (promise.by_force)
+    return std::all_of(promise.slices.begin(), promise.slices.end(),
+                       [&](const PlacedSlice& slice) { return room.open(slice.server); });
+  // There may be less of its class than there was.
+  const auto lacking = ledger.lacks(promise.then, promise.charge);
+  if (lacking && (lacking->what != Lack::kFull || lacking->kept)) return false;
+  return room.free_by(promise.slices, entry.ask.packed, at_s) &&
+         room.in_time(seeker, promise.slices, at_s);
+}
+
+// When its time has come, a request has its place whatever was promised to others since.
+bool Engine::State::start_as_promised(Entry& entry, int64_t now_s, EnginePlan& plan) {
+  const Promise* own = promise_of(entry.ask.id);
+  if (own == nullptr || own->by_force || now_s < own->at_s || !keeps(*own, now_s)) return false;
+  Charge charge = own->charge;
+  charge.amount = amount_of(own->slices);
+  if (const auto lacking = ledger.lacks(ledger.use(), charge);
+      lacking && (lacking->what != Lack::kFull || lacking->kept))
+    return false;
+  start(entry, charge, own->slices, now_s, plan);
+  return true;
 }
 
 // What the request becomes that did not start: a head, perhaps.
@@ -125,15 +156,21 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
       continue;
     const auto lacking = ledger.lacks(ledger.use(), charge);
     if (lacking && lacking->what != Lack::kFull && (!late || by_force)) continue;
-    const EarliestPlace place = room.earliest(seeker, gpu_class, ends);
+    EarliestPlace place = room.earliest(seeker, gpu_class, ends);
     if (place.at_s == kNever) continue;
     int64_t may_s = now_s;
     if (lacking && !by_force && ledger.lacks(use_at(place.at_s, charge), charge)) {
       may_s = lacks_until(charge, now_s);
       if (may_s == kNever) continue;
+      if (may_s > place.at_s) {
+        Seeker later = seeker;
+        later.now_s = may_s;
+        place = room.earliest(later, gpu_class, ends);
+        if (place.at_s == kNever) continue;
+      }
     }
     Promise promise;
-    promise.at_s = by_force ? now_s : std::max(place.at_s, may_s);
+    promise.at_s = by_force ? now_s : place.at_s;
     if (best && best->at_s <= promise.at_s) continue;
     promise.id = entry.ask.id;
     promise.gpu_class = gpu_class;
@@ -259,6 +296,11 @@ void Engine::State::choose_gpus(Booking& booking, int64_t now_s) {
           if (lease == running.end() || !may_use(*lease->second, booking.number))
             option.free_s = std::max(option.free_s, holder.ends_by_s);
         }
+        for (const Promise& promise : promises_)
+          for (const PlacedSlice& slice : promise.slices)
+            if (slice.server == server && slice.gpu == gpu &&
+                !may_use(*waiting[promise.id], booking.number))
+              option.free_s = std::max(option.free_s, plus_s(promise.at_s, promise.most_s));
         for (const Booking& other : bookings_)
           if (other.number != booking.number && other.chosen && other.from_s < booking.to_s &&
               booking.from_s < other.to_s)

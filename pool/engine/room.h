@@ -95,6 +95,8 @@ class Room {
   EarliestPlace earliest(const Seeker& seeker, uint32_t gpu_class, const Ends& ends) const;
   // True if the slices will be free at that time, if leases end when they must.
   bool free_by(const std::vector<PlacedSlice>& slices, bool packed, int64_t at_s) const;
+  // True if claims and maintenance let the seeker have these from then on.
+  bool in_time(const Seeker& seeker, const std::vector<PlacedSlice>& slices, int64_t at_s) const;
   // True if it fits on GPUs of the class if nothing else is there. `any_state`: on silent, draining
   // and closed servers, too.
   bool ever_fits(const Seeker& seeker, uint32_t gpu_class, bool any_state) const;
@@ -161,6 +163,7 @@ class Room {
   std::vector<PlacedSlice> find_over_servers(Request request, TimeVeto& veto) const;
   std::vector<PlacedSlice> find_by_server(const Request& request, const TimeVeto& veto) const;
   PlacedSlice slice_on(uint32_t server, uint32_t gpu, const Request& request) const;
+  EarliestPlace earliest_from(const Seeker& seeker, uint32_t gpu_class, const Ends& ends) const;
   int64_t free_at(uint32_t server, uint32_t gpu, const SliceNeed& need, const Seeker& seeker,
                   const Ends& ends, uint64_t* after_id) const;
 

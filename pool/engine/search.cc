@@ -228,7 +228,23 @@ int64_t Room::free_at(uint32_t server, uint32_t gpu, const SliceNeed& need, cons
   return kNever;
 }
 
+// All slices start together. So a GPU that is free sooner must still be in time when the last one
+// is; if it is not, the search goes on from there.
 EarliestPlace Room::earliest(const Seeker& seeker, uint32_t gpu_class, const Ends& ends) const {
+  constexpr int kMostTries = 16;
+  Seeker later = seeker;
+  for (int i = 0; i < kMostTries; ++i) {
+    const EarliestPlace place = earliest_from(later, gpu_class, ends);
+    if (place.at_s == kNever || place.at_s == later.now_s ||
+        in_time(seeker, place.slices, place.at_s))
+      return place;
+    later.now_s = place.at_s;
+  }
+  return {};
+}
+
+EarliestPlace Room::earliest_from(const Seeker& seeker, uint32_t gpu_class,
+                                  const Ends& ends) const {
   struct Option {
     int64_t at_s = kNever;
     uint32_t server = 0, gpu = 0;
@@ -281,6 +297,15 @@ EarliestPlace Room::earliest(const Seeker& seeker, uint32_t gpu_class, const End
   for (const Option& option : best)
     earliest.slices.push_back(slice_on(option.server, option.gpu, request));
   return earliest;
+}
+
+bool Room::in_time(const Seeker& seeker, const std::vector<PlacedSlice>& slices,
+                   int64_t at_s) const {
+  const Request request = request_for(*seeker.ask);
+  const TimeVeto veto(*this, seeker, request);
+  return std::all_of(slices.begin(), slices.end(), [&](const PlacedSlice& slice) {
+    return veto.in_time(slice.server, slice.gpu, at_s) == TimeVeto::kInTime;
+  });
 }
 
 bool Room::free_by(const std::vector<PlacedSlice>& slices, bool packed, int64_t at_s) const {

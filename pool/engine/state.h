@@ -156,6 +156,8 @@ class Engine::State {
   Promise* promise_of(uint64_t id);
   void drop_promise(uint64_t id);
   void check_promises(int64_t now_s);
+  bool keeps(const Promise& promise, int64_t now_s);
+  bool start_as_promised(Entry& entry, int64_t now_s, EnginePlan& plan);
   bool slot_taken(uint32_t gpu_class, bool inside, bool late) const;
   int64_t lacks_until(const Charge& charge, int64_t now_s) const;
   Ledger::Use use_at(int64_t at_s, const Charge& charge) const;
