@@ -27,6 +27,21 @@ Decision refuse_nobody(Action action) {
                              action_name(action)));
 }
 
+// Where users have names, roles count. Where one secret is all that anybody knows, or where nobody
+// proves anything, it gives the right to everything but identities.
+Decision decide_of_pool(const Principal& who, Action action) {
+  if (who.role == Role::kAdmin) return allow("admin");
+  if (who.proof == Proof::kToken || (who.proof == Proof::kNone && who.role == Role::kUser))
+    return allow("secret");
+  const bool report = action == Action::kReport;
+  if (report && who.role == Role::kServer) return allow("server");
+  if (action == Action::kOperatePool && who.role == Role::kOperator) return allow("operator");
+  const char* const wanted = report ? "server" : action == Action::kRulePool ? "admin" : "operator";
+  return refuse(wanted, base::format("only the role %s may %s; you are %s, with the role %s",
+                                     wanted, action_name(action),
+                                     base::printable(who.name, 64).c_str(), role_name(who.role)));
+}
+
 Decision decide_owned(const Principal& who, Action action, const std::string& owner) {
   if (manages_leases(who.role)) return allow(role_name(who.role));
   if (holds_leases(who.role) && !owner.empty() && who.id == owner) return allow("owner");
@@ -89,6 +104,12 @@ const char* action_name(Action action) {
       return "revoke";
     case Action::kReload:
       return "reload";
+    case Action::kReport:
+      return "lend GPUs to this pool";
+    case Action::kOperatePool:
+      return "operate this pool";
+    case Action::kRulePool:
+      return "rule this pool";
   }
   return "do this";
 }
@@ -115,6 +136,10 @@ Decision decide(const Principal& who, Action action, const std::string& owner) {
                     base::format("only an administrator may %s; you are %s, with the role %s",
                                  action_name(action), base::printable(who.name, 64).c_str(),
                                  role_name(who.role)));
+    case Action::kReport:
+    case Action::kOperatePool:
+    case Action::kRulePool:
+      return decide_of_pool(who, action);
   }
   return refuse("unknown", "this server does not know that action");
 }

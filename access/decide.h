@@ -22,6 +22,10 @@ enum class Action : uint8_t {
   kInvite,   // give out identities
   kRevoke,   // take them back
   kReload,
+  // Of a pool's scheduler:
+  kReport,       // lend GPUs to it
+  kOperatePool,  // take servers out and back, label them
+  kRulePool,     // change its policy, forget servers
 };
 const char* action_name(Action action);
 

@@ -70,6 +70,22 @@ void remove_dead_servers(const std::string& parent) {
   closedir(listing);
 }
 
+// `of_root`, or this user's folder of state. Empty: it has none.
+std::string made_folder(const char* of_root) {
+  std::string folder = of_root;
+  if (geteuid() != 0) {
+    folder = config::variable("XDG_STATE_HOME");
+    const std::string home = config::variable("HOME");
+    if (folder.empty() && !home.empty()) folder = home + "/.local/state";
+    if (folder.empty()) return std::string();
+    folder += "/tendril";
+  }
+  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1))
+    mkdir(folder.substr(0, at).c_str(), 0755);
+  mkdir(folder.c_str(), 0700);
+  return folder;
+}
+
 }  // namespace
 
 base::Result<std::string> make_socket_folder(const std::string& asked, uint16_t port) {
@@ -91,18 +107,10 @@ base::Result<std::string> make_socket_folder(const std::string& asked, uint16_t 
 }
 
 std::string default_audit_file() {
-  std::string folder = "/var/log/tendril";
-  if (geteuid() != 0) {
-    folder = config::variable("XDG_STATE_HOME");
-    const std::string home = config::variable("HOME");
-    if (folder.empty() && !home.empty()) folder = home + "/.local/state";
-    if (folder.empty()) return std::string();
-    folder += "/tendril";
-  }
-  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1))
-    mkdir(folder.substr(0, at).c_str(), 0755);
-  mkdir(folder.c_str(), 0700);
-  return folder + "/audit.log";
+  const std::string folder = made_folder("/var/log/tendril");
+  return folder.empty() ? folder : folder + "/audit.log";
 }
+
+std::string default_state_folder() { return made_folder("/var/lib/tendril"); }
 
 }  // namespace tendril::reception

@@ -18,4 +18,7 @@ base::Result<std::string> make_socket_folder(const std::string& asked, uint16_t 
 // Where the audit log is unless a file was named. Makes the folder. Empty: nowhere.
 std::string default_audit_file();
 
+// Where a process keeps what must outlive it. Makes the folder. Empty: nowhere.
+std::string default_state_folder();
+
 }  // namespace tendril::reception

@@ -70,7 +70,7 @@ class Handler : public session::ControlHandler {
     desk_->waiting.push_back(std::move(waiting));
     desk_->changed.notify_all();
   }
-  void gone() override {
+  void gone(bool) override {
     std::lock_guard<std::mutex> hold(desk_->mutex);
     ++desk_->gone;
     desk_->changed.notify_all();

@@ -129,6 +129,7 @@ void visit(V& v, PoolCommand& m) {
 template <typename V>
 void visit(V& v, PoolAnswer& m) {
   v(1, m.json);
+  v.unless_empty(2, m.more);
 }
 
 // ---- messages that are impossible although each record is well-formed ----

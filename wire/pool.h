@@ -171,8 +171,10 @@ struct PoolCommand {
   std::vector<std::string> arguments;
   std::string body;
 };
+// A long answer comes in parts: the verb "more" on the same connection gives the next one.
 struct PoolAnswer {
   std::string json;
+  bool more = false;
 };
 inline constexpr size_t kPoolArgumentsMax = 32;
 

@@ -113,8 +113,9 @@ class ControlHandler {
   virtual bool defers(uint16_t /*kind*/) { return false; }
   virtual void begin(Message request, std::shared_ptr<const Facts> facts, Later later);
   // The connection has ended, or belongs to a session. Its request, if one is begun, needs no
-  // answer.
-  virtual void gone() {}
+  // answer. `orderly`: the peer ended it, or its system did for a process that died; else the way
+  // to it was lost.
+  virtual void gone(bool /*orderly*/) {}
   virtual wire::Hello hello() = 0;
   // The APIs that sessions may use. A request for another API, or with another description of its
   // calls, is refused before `attach` is called.

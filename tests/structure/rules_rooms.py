@@ -43,6 +43,20 @@ MAY_INCLUDE = {
         "reception",
     },
     "pool": {"base", "wire", "config", "lease"},
+    "scheduler": {
+        "base",
+        "wire",
+        "config",
+        "session",
+        "transport",
+        "pool",
+        "store",
+    "scheduler",
+        "reception",
+        "access",
+        "identity",
+        "view",
+    },
     "cli": {
         "base",
         "wire",
@@ -52,6 +66,7 @@ MAY_INCLUDE = {
         "session",
         "reception",
         "daemon",
+        "scheduler",
         "view",
         "pool",
         "gpu",
@@ -91,7 +106,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
-OWNING += ("store",)
+OWNING += ("store", "scheduler")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

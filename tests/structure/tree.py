@@ -24,6 +24,7 @@ ROOMS = (
     "daemon",
     "pool",
     "store",
+    "scheduler",
     "cli",
     "dashboard",
     "demo",

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole scheduler with real sockets: a server that this test plays, and clients.
+#include "scheduler/service.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "session/control/attach.h"
+#include "store/testing/memory.h"
+#include "wire/pool.h"
+
+namespace tendril::scheduler {
+namespace {
+
+using base::Code;
+using wire::Request;
+
+// A scheduler that serves on a thread of its own.
+class Process {
+ public:
+  Process(const std::shared_ptr<store::MemoryState>& state, const std::string& name) {
+    ServiceOptions options;
+    options.name = name;
+    options.front.audit_file = "off";
+    options.front.sockets = "off";
+    options.product_version = "9.9";
+    options.timing.ttl_ms = 2000;
+    options.timing.campaign_every_ms = 20;
+    auto service = Service::start(std::move(options), std::make_unique<store::MemoryStore>(state));
+    EXPECT_TRUE(service.ok()) << service.status().message();
+    service_ = service.take();
+    thread_ = std::thread([this] { service_->serve(stop_.get()); });
+  }
+  ~Process() { end(); }
+  void end() {
+    if (!thread_.joinable()) return;
+    eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+  std::unique_ptr<session::Control> connect() const {
+    auto control = session::Control::connect(
+        session::parse_endpoint(service_->addresses()[0]).take(), session::ConnectOptions());
+    EXPECT_TRUE(control.ok()) << control.status().message();
+    return control.ok() ? control.take() : nullptr;
+  }
+  bool schedules() const { return connect()->server_hello().schedules; }
+
+ private:
+  base::Fd stop_{eventfd(0, EFD_CLOEXEC)};
+  std::unique_ptr<Service> service_;
+  std::thread thread_;
+};
+
+bool eventually(const std::function<bool()>& reached) {
+  for (int i = 0; i < 500; ++i) {
+    if (reached()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+// Reports to a scheduler and does what it orders: every hold and every commit succeeds.
+class FakeServer {
+ public:
+  FakeServer(const Process& process, const std::string& name) : control_(process.connect()) {
+    facts_.name = name;
+    facts_.endpoint = name + ":7433";
+    facts_.boot = 7;
+    facts_.product_version = "9.9";
+    facts_.apis = {{"cuda", 1}};
+    wire::GpuRecord gpu;
+    gpu.name = "H200";
+    gpu.memory_total_bytes = gpu.memory_usable_bytes = 80ull << 30;
+    facts_.gpus = {gpu};
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FakeServer() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    wire::PoolReport report;
+    report.boot = 7;
+    bool full = true;
+    while (!stop_) {
+      ++report.number;
+      report.full = full;
+      report.facts.clear();
+      if (full) report.facts = {facts_};
+      report.entries = full ? all() : changed_;
+      auto body = control_->other(uint16_t(Request::kPoolReport), wire::encode(report), 10'000);
+      if (!body.ok()) return;
+      wire::PoolOrders orders;
+      ASSERT_TRUE(wire::decode(body->data(), body->size(), &orders));
+      full = orders.wants_full;
+      report.results.clear();
+      changed_.clear();
+      for (const wire::Order& order : orders.orders) report.results.push_back(perform(order));
+    }
+  }
+  wire::OrderResult perform(const wire::Order& order) {
+    wire::OrderResult result;
+    result.order_id = order.order_id;
+    result.lease_id = order.pool_lease_id;
+    if (order.kind == wire::OrderKind::kHold) {
+      wire::BookEntry entry;
+      entry.lease_id = entry.pool_lease_id = order.pool_lease_id;
+      entry.owner_id = order.owner_id;
+      entry.owner_name = order.owner_name;
+      entry.account = order.account;
+      entry.user_class = order.user_class;
+      for (const uint32_t gpu : order.gpus) {
+        wire::SliceGrant grant;
+        grant.gpu_index = gpu;
+        grant.share_millionths = order.slice.share_millionths;
+        entry.slices.push_back(grant);
+      }
+      book_.push_back(entry);
+    }
+    for (wire::BookEntry& entry : book_) {
+      if (entry.pool_lease_id != order.pool_lease_id) continue;
+      if (order.kind == wire::OrderKind::kCommit) {
+        entry.phase = wire::LeasePhase::kCommitted;
+        result.secret = "the lease's secret";
+      }
+      changed_.push_back(entry);
+    }
+    return result;
+  }
+  std::vector<wire::BookEntry> all() const { return book_; }
+
+  std::unique_ptr<session::Control> control_;
+  wire::ServerFacts facts_;
+  std::vector<wire::BookEntry> book_, changed_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+base::Result<wire::PoolAnswer> command(session::Control* control, const std::string& verb,
+                                       std::vector<std::string> arguments = {}) {
+  wire::PoolCommand command;
+  command.verb = verb;
+  command.arguments = std::move(arguments);
+  auto body = control->other(uint16_t(Request::kPoolCommand), wire::encode(command), 10'000);
+  if (!body.ok()) return body.status();
+  wire::PoolAnswer answer;
+  EXPECT_TRUE(wire::decode((*body).data(), (*body).size(), &answer));
+  return answer;
+}
+
+class ServiceTest : public testing::Test {
+ protected:
+  std::shared_ptr<store::MemoryState> state_ = std::make_shared<store::MemoryState>();
+};
+
+TEST_F(ServiceTest, AClientGetsALeaseOfAServerThatReports) {
+  Process process(state_, "pool1");
+  ASSERT_TRUE(eventually([&] { return process.schedules(); }));
+  FakeServer server(process, "gpu1");
+  auto client = process.connect();
+  EXPECT_EQ(client->server_hello().pool, "pool");
+  wire::LeaseRequest request;
+  request.client.user = "ada";
+  request.wish.request_key.assign(wire::kRequestKeyBytes, 'k');
+  bool gave_up = false;
+  const session::LeaseWait wait{20'000, {}, -1};
+  auto lease = client->lease(request, wait, &gave_up);
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  ASSERT_EQ(lease->parts.size(), 1u);
+  EXPECT_EQ(lease->parts[0].server, "gpu1");
+  EXPECT_EQ(lease->parts[0].secret, "the lease's secret");
+  const auto status = command(client.get(), "status");
+  ASSERT_TRUE(status.ok()) << status.status().message();
+  EXPECT_NE(status.value().json.find("\"gpu1\""), std::string::npos) << status.value().json;
+}
+
+TEST_F(ServiceTest, AStandbyNamesWhoSchedulesAndTakesOver) {
+  auto first = std::make_unique<Process>(state_, "pool1");
+  ASSERT_TRUE(eventually([&] { return first->schedules(); }));
+  Process second(state_, "pool2");
+  auto client = second.connect();
+  EXPECT_FALSE(client->server_hello().schedules);
+  base::Status refusal;
+  EXPECT_TRUE(eventually([&] {
+    refusal = client->lease({}).status();
+    return refusal.message().find("pool1 schedules now") != std::string::npos;
+  })) << refusal.message();
+  EXPECT_EQ(refusal.code(), Code::kUnavailable);
+  EXPECT_FALSE(command(client.get(), "status").ok());
+  first.reset();
+  EXPECT_TRUE(eventually([&] { return second.schedules(); }));
+}
+
+TEST_F(ServiceTest, WhatIsNoPoolsBusinessIsRefused) {
+  Process process(state_, "pool1");
+  ASSERT_TRUE(eventually([&] { return process.schedules(); }));
+  auto client = process.connect();
+  EXPECT_EQ(client->change({}).code(), Code::kUnsupported);
+  EXPECT_FALSE(command(client.get(), "no such verb").ok());
+  EXPECT_FALSE(client->other(uint16_t(Request::kPoolReport), {1, 2, 3}, 5000).ok());
+  EXPECT_TRUE(client->ping_us().ok());
+}
+
+}  // namespace
+}  // namespace tendril::scheduler
