@@ -77,6 +77,23 @@ struct ServeOptions {
   bool verbose = false, quiet = false, weak_isolation = false, allow_pageable_access = false;
 };
 
+struct PoolServeOptions {
+  std::vector<std::string> listen, unix_paths;
+  uint16_t port = 7433;
+  std::string port_file, token_file, identity, pool_name, providers, access_policy;
+  std::string audit_log = "auto", sockets = "auto";
+  std::string store, policy, name, advertise;
+  uint32_t connections_max = 16'384;
+  bool verbose = false, quiet = false;
+};
+
+// A verb of pool/scheduler with its arguments; `file` is its body.
+struct PoolCommandOptions : CommonOptions {
+  std::string verb, file;
+  std::vector<std::string> arguments;
+  bool dry_run = false;
+};
+
 struct TopOptions : CommonOptions {
   bool once = false;
   double interval_s = 1;
@@ -93,6 +110,8 @@ struct BenchOptions : CommonOptions {
 };
 
 int serve(const ServeOptions& options);
+int pool_serve(const PoolServeOptions& options);
+int pool_command(const PoolCommandOptions& options);
 int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
 int list_leases(const CommonOptions& options);

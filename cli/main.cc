@@ -24,12 +24,12 @@ class CommandLine {
     app_.set_help_all_flag("--help-all", "Help of every command");
     app_.set_version_flag("--version", std::string("tendril ") + version_text());
     add_serve();
+    add_pool_commands();
     add_run();
     add_env();
     add_views();
     add_lease();
     add_identity();
-    add_pool_commands();
     add_doctor();
     add_bench();
     add_rest();
@@ -104,12 +104,14 @@ class CommandLine {
   void add_serve_identity(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
   void add_serve_pool(CLI::App* sub);
+  void add_pool_commands();
+  CLI::App* pool_verb(CLI::App* group, const char* name, const char* description);
+  void add_pool_serve(CLI::App* group);
   void add_run();
   void add_env();
   void add_views();
   void add_lease();
   void add_identity();
-  void add_pool_commands();
   void add_pool_check(CLI::App* group);
   CLI::App* identity_command(CLI::App* group, const char* name, const char* description,
                              int (*run)(const IdentityOptions&));
@@ -123,6 +125,8 @@ class CommandLine {
   CLI::App app_{"Tendril attaches programs to slices of GPUs in the network.", "tendril"};
   std::function<int()> action_ = [] { return kUsage; };
   ServeOptions serve_options_;
+  PoolServeOptions pool_serve_options_;
+  PoolCommandOptions pool_options_;
   RunOptions run_options_;
   EnvOptions env_options_;
   TopOptions top_options_;
@@ -230,6 +234,107 @@ void CommandLine::add_serve_pool(CLI::App* sub) {
                   "After SIGTERM: take no new leases, and wait this long for the others to end. A "
                   "second signal ends them at once (default: 0)")
       ->type_name("DURATION");
+}
+
+CLI::App* CommandLine::pool_verb(CLI::App* group, const char* name, const char* description) {
+  CLI::App* const sub = group->add_subcommand(name, description);
+  add_common(sub, &pool_options_, true);
+  sub->final_callback([this, name] {
+    action_ = [this, name] {
+      pool_options_.verb = name;
+      return pool_command(pool_options_);
+    };
+  });
+  return sub;
+}
+
+void CommandLine::add_pool_commands() {
+  pool_verb(&app_, "queue", "Who waits in the pool's queue, why, and until when");
+  CLI::App* const group =
+      app_.add_subcommand("pool", "Many servers and one place to ask: serve, look, administer");
+  group->require_subcommand(1);
+  add_pool_serve(group);
+  add_pool_check(group);
+  std::vector<std::string>* const words = &pool_options_.arguments;
+  pool_verb(group, "status", "Servers, accounts and leases of the pool");
+  pool_verb(group, "drain", "Put nothing new on a server")
+      ->add_option("words", *words, "SERVER [REASON]")
+      ->required();
+  pool_verb(group, "undrain", "Use a server again")
+      ->add_option("words", *words, "SERVER")
+      ->required();
+  pool_verb(group, "label", "Set labels that filters can name")
+      ->add_option("words", *words, "SERVER KEY=VALUE ... (KEY= removes it)")
+      ->required();
+  pool_verb(group, "maintenance", "Keep a server free at a time")
+      ->add_option("words", *words, "SERVER FROM TO [REASON], or SERVER none")
+      ->required();
+  pool_verb(group, "move", "Move GPUs from one account's quota to another's")
+      ->add_option("words", *words, "FROM TO CLASS=GPUS ... [at MOMENT]")
+      ->required();
+  CLI::App* const apply = pool_verb(group, "apply", "Give the pool another policy");
+  apply->add_option("file", pool_options_.file, "The policy")->required();
+  apply->add_flag("--dry-run", pool_options_.dry_run,
+                  "Change nothing; say who would wait, shrink or end");
+  pool_verb(group, "show", "The policy that holds");
+  pool_verb(group, "forget", "Forget a server that is gone, and its leases")
+      ->add_option("words", *words, "SERVER")
+      ->required();
+  pool_verb(group, "release", "End a lease, or take a request out of the queue")
+      ->add_option("words", *words, "NUMBER [REASON]")
+      ->required();
+}
+
+void CommandLine::add_pool_serve(CLI::App* group) {
+  CLI::App* const sub =
+      group->add_subcommand("serve",
+                            "Schedule a pool (in the foreground); several may, on one "
+                            "store");
+  sub->final_callback([this] { action_ = [this] { return pool_serve(pool_serve_options_); }; });
+  PoolServeOptions& o = pool_serve_options_;
+  sub->add_option("--store", o.store,
+                  "What outlives this process: sqlite:PATH, or etcd://HOST:PORT,... for several "
+                  "schedulers (default: SQLite in this user's state)")
+      ->type_name("ADDRESS");
+  sub->add_option("--policy", o.policy,
+                  "The pool's policy, for a store that has none; applied again on SIGHUP "
+                  "(docs/pool.md)")
+      ->type_name("FILE");
+  sub->add_option("--name", o.name, "This scheduler's name (default: this host's)");
+  sub->add_option("--advertise", o.advertise,
+                  "Where others reach it (default: this host's name and the port)")
+      ->type_name("HOST[:PORT]");
+  sub->add_option("--listen", o.listen, "Address to listen on; repeatable (default 127.0.0.1)")
+      ->type_name("ADDR[:PORT]")
+      ->allow_extra_args(false);
+  sub->add_option("--port", o.port, "Port; 0: any free one")->capture_default_str();
+  sub->add_option("--port-file", o.port_file, "Write the port here when ready")->type_name("FILE");
+  sub->add_option("--unix", o.unix_paths, "Also listen on this unix socket; repeatable")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  sub->add_option("--token-file", o.token_file,
+                  "Secret that clients and servers must know (or TENDRIL_TOKEN_FILE, "
+                  "TENDRIL_TOKEN)")
+      ->type_name("FILE");
+  sub->add_option("--identity", o.identity,
+                  "Folder with this scheduler's identity, made if it is not there (or "
+                  "TENDRIL_IDENTITY)")
+      ->type_name("FOLDER");
+  sub->add_option("--pool-name", o.pool_name, "Name of the pool")->type_name("NAME");
+  sub->add_option("--providers", o.providers, "File with the identity providers to accept")
+      ->type_name("FILE");
+  sub->add_option("--access-policy", o.access_policy,
+                  "Who of this host may come, and what the audit log must have (docs/access.md)")
+      ->type_name("FILE");
+  sub->add_option("--audit-log", o.audit_log, "As of 'tendril serve': auto, off or a file")
+      ->capture_default_str();
+  sub->add_option("--sockets", o.sockets, "As of 'tendril serve': auto, off or a folder")
+      ->capture_default_str();
+  sub->add_option("--connections-max", o.connections_max, "Control connections at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  sub->add_flag("-v,--verbose", o.verbose, "Log more");
+  sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
 
 void CommandLine::add_serve_isolation(CLI::App* sub) {
@@ -507,12 +612,6 @@ void CommandLine::add_pool_check(CLI::App* group) {
   sub->add_option("--class", o.user_class, "The class that the user names");
   sub->add_flag("--settings", o.settings, "Print all settings, with defaults and schedules");
   sub->add_flag("--json", o.json, "Machine-readable output");
-}
-
-void CommandLine::add_pool_commands() {
-  CLI::App* const group = app_.add_subcommand("pool", "Administer a pool of servers");
-  group->require_subcommand(1);
-  add_pool_check(group);
 }
 
 void CommandLine::add_doctor() {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that serves in the foreground: it ends on SIGINT and SIGTERM, and reads its files again
+// on SIGHUP. Make one before the first thread starts, so that every thread blocks these signals.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "base/fd.h"
+
+namespace tendril::cli {
+
+class Foreground {
+ public:
+  // What base/ logs goes to the process' log from now on.
+  Foreground(bool verbose, bool quiet);
+  ~Foreground();
+  // Becomes readable when the process is to end.
+  int stop() const { return stop_.get(); }
+  // Calls `reload` on a thread of its own at each SIGHUP, until this object goes.
+  void on_reload(std::function<void()> reload);
+
+ private:
+  base::Fd stop_, reload_, over_;
+  std::thread reloader_;
+};
+
+}  // namespace tendril::cli
