@@ -96,9 +96,8 @@ void Scheduler::State::describe_server(Json& json, const Member& server) const {
 void Scheduler::State::describe_classes(Json& json) const {
   json.list("classes");
   for (uint32_t i = 0; i < effective_.gpu_classes.size(); ++i) {
-    const uint64_t all = engine_.capacity(i), free = engine_.unused(i);
-    json.object().text("name", effective_.gpu_classes[i].name).gpus("gpus", all);
-    json.gpus("given", all - std::min(all, free)).end();
+    json.object().text("name", effective_.gpu_classes[i].name).gpus("gpus", engine_.capacity(i));
+    json.gpus("given", given(i)).gpus("unused", engine_.unused(i)).end();
   }
   json.end();
 }

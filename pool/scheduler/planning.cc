@@ -59,23 +59,38 @@ void Scheduler::State::refresh_policy(bool changed) {
   plan_dirty_ = news_dirty_ = true;
 }
 
-// Requests get the classes that they may use now. One that no longer can be started stays, and says
-// why: the policy may change again.
+// Requests get the classes that they may use now.
 void Scheduler::State::enter_all() {
-  for (auto& [id, job] : jobs_) {
-    if (job.stage != Stage::kWaiting) continue;
-    if (job.connection != 0) enter_again(job);
+  std::vector<uint64_t> waiting;
+  for (const auto& [id, job] : jobs_) {
+    if (job.stage == Stage::kWaiting && job.connection != 0) waiting.push_back(id);
   }
+  for (uint64_t id : waiting) enter_again(jobs_.at(id));
 }
 
+// One that can no longer start stays if the policy will change by itself, and says why.
 void Scheduler::State::enter_again(Job& job) {
   if (job.stage != Stage::kWaiting || job.connection == 0) return;
   if (job.in_engine) engine_.withdraw(job.id);
   job.in_engine = false;
   const Status status = enter(job);
   if (status.ok()) return;
+  if (effective_to_s_ == kNever) {
+    answer(job, status);
+    drop_job(job);
+    return;
+  }
   job.parked = status.message();
   parked_.insert(job.id);
+}
+
+void Scheduler::State::enter_parked() {
+  const std::set<uint64_t> parked = std::move(parked_);
+  parked_.clear();
+  for (uint64_t id : parked) {
+    auto job = jobs_.find(id);
+    if (job != jobs_.end() && planning_) enter_again(job->second);
+  }
 }
 
 // ---- plans ----

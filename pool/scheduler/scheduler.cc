@@ -227,6 +227,15 @@ Effects Scheduler::State::tick(Now now) {
   return effects;
 }
 
+// Of a class, by all accounts. What a server that drains has free is neither given nor unused.
+uint64_t Scheduler::State::given(uint32_t gpu_class) const {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < effective_.accounts.size(); ++i) {
+    if (effective_.accounts[i].parent == kNoAccount) sum += engine_.used(i, gpu_class);
+  }
+  return sum;
+}
+
 Scheduler::Counts Scheduler::State::counts() const {
   Counts counts;
   for (const auto& each : members_) {
@@ -239,8 +248,7 @@ Scheduler::Counts Scheduler::State::counts() const {
   }
   for (uint32_t i = 0; i < effective_.gpu_classes.size(); ++i) {
     counts.share_millionths += engine_.capacity(i);
-    counts.share_given_millionths +=
-        engine_.capacity(i) - std::min(engine_.capacity(i), engine_.unused(i));
+    counts.share_given_millionths += given(i);
   }
   counts.batches_unstored = unstored_.size();
   return counts;

@@ -296,12 +296,7 @@ void Scheduler::State::joined(Member& server) {
     told.kind = wire::OrderKind::kDrain;
     order(server, std::move(told));
   }
-  const std::set<uint64_t> parked = std::move(parked_);
-  parked_.clear();
-  for (uint64_t id : parked) {
-    auto job = jobs_.find(id);
-    if (job != jobs_.end() && planning_) enter_again(job->second);
-  }
+  enter_parked();
   bool all = true;
   for (const auto& each : members_) all = all && (each == nullptr || each->was_joined);
   // The first server of a new pool may be one of many, so only known ones end the wait.

@@ -165,6 +165,7 @@ class Scheduler::State {
   Effects tick(Now now);
   wire::ListReply list(const wire::ListRequest& request, const Asker& who, Now now) const;
   Counts counts() const;
+  uint64_t given(uint32_t gpu_class) const;
 
   SchedulerOptions options;
   PolicyRecord policy_record;
@@ -267,6 +268,7 @@ class Scheduler::State {
   void refresh_policy(bool changed);
   void enter_all();
   void enter_again(Job& job);
+  void enter_parked();
   void plan();
   bool may_plan(std::string* why) const;
   void tell_waiting();

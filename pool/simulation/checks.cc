@@ -223,6 +223,14 @@ void Checks::limits(const FakeClient& client, const wire::LeaseReply& reply) {
   }
   const auto index = policy.account(mine->account);
   if (!index) return;
+  std::set<size_t> uses;  // classes of what was granted; others may be over since a change
+  for (size_t i = 0; i < world_->server_count(); ++i) {
+    for (const auto& [id, lease] : world_->server(i).leases()) {
+      if (number_of(lease.entry.pool_lease_id) != reply.lease_id) continue;
+      for (const wire::SliceGrant& slice : lease.entry.slices)
+        uses.insert(class_of_gpu(i, slice.gpu_index));
+    }
+  }
   bool allowed = false;
   const int64_t lately_ns = world_->now_ns() - 5 * kMinute;
   std::string why;
@@ -233,7 +241,7 @@ void Checks::limits(const FakeClient& client, const wire::LeaseReply& reply) {
     for (size_t gpu_class = 0; gpu_class < then.gpu_classes.size(); ++gpu_class) {
       const uint64_t limit = then.accounts[*index].limit[gpu_class];
       const uint64_t has = used[mine->account][gpu_class];
-      if (has <= limit) continue;
+      if (has <= limit || uses.count(gpu_class) == 0) continue;
       fits = false;
       why = mine->account + " holds " + text(has) + " of at most " + text(limit) + " " +
             then.gpu_classes[gpu_class].name;
