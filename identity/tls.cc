@@ -3,6 +3,9 @@
 // then refuses it: only inside TLS can it say why.
 #include "identity/tls.h"
 
+#include <arpa/inet.h>
+#include <strings.h>
+
 #include <cstring>
 
 #include "base/text.h"
@@ -48,6 +51,36 @@ bool is_self_signed(X509* certificate) {
 Certificate shared(X509* certificate) {
   X509_up_ref(certificate);
   return Certificate(certificate, X509_free);
+}
+
+bool is_address(const std::string& host) {
+  unsigned char bytes[16];
+  const std::string plain = host.substr(0, host.find('%'));  // less the zone of an IPv6 address
+  return inet_pton(AF_INET, plain.c_str(), bytes) == 1 ||
+         inet_pton(AF_INET6, plain.c_str(), bytes) == 1;
+}
+
+// A server has the name of its host, with or without the domain.
+bool is_name_of(const std::string& host, const std::string& name) {
+  const auto same = [](const std::string& one, const std::string& other) {
+    return strcasecmp(one.c_str(), other.c_str()) == 0;
+  };
+  const auto first = [](const std::string& text) { return text.substr(0, text.find('.')); };
+  return same(host, name) || same(first(host), name) || same(host, first(name));
+}
+
+// Whether the user may have meant the server with this name. Otherwise any server of a pool could
+// stand in for another.
+Status check_meant(const session::Endpoint& endpoint, const Name& name) {
+  const bool named = !endpoint.name.empty();
+  if (!named && (is_address(endpoint.host) || endpoint.host == "localhost")) return Status();
+  if (named ? endpoint.name == name.name : is_name_of(endpoint.host, name.name)) return Status();
+  const std::string meant = named ? endpoint.name : endpoint.host;
+  const std::string where =
+      named ? endpoint.text.substr(endpoint.text.find('=') + 1) : endpoint.text;
+  return Status(Code::kRefused, "the server has proven to be '" + name.name + "' of the pool '" +
+                                    name.pool + "', and not '" + meant + "'. If '" + name.name +
+                                    "' is the one you mean, write " + name.name + "=" + where);
 }
 
 }  // namespace
@@ -223,8 +256,10 @@ bool TlsServer::is_denied(const std::string& serial) const {
 
 class ClientSeal final : public TlsSeal {
  public:
-  explicit ClientSeal(std::shared_ptr<const TlsClient> client)
-      : TlsSeal(client->context_.get(), End::kClient), client_(std::move(client)) {}
+  ClientSeal(std::shared_ptr<const TlsClient> client, session::Endpoint endpoint)
+      : TlsSeal(client->context_.get(), End::kClient),
+        client_(std::move(client)),
+        endpoint_(std::move(endpoint)) {}
 
   Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
                  std::vector<uint8_t>* network) override {
@@ -331,8 +366,12 @@ class ClientSeal final : public TlsSeal {
     Status worst;
     for (const OwnIdentity& own : client_->identities_) {
       Result<Facts> facts = judge(shown, own.authority, Purpose::kServer, now_s, whose);
-      if (facts.ok()) own_ = &own;
-      if (facts.ok()) return accept(std::move(facts));
+      if (facts.ok()) {
+        const Status meant = check_meant(endpoint_, facts->name);
+        if (!meant.ok()) return meant;
+        own_ = &own;
+        return accept(std::move(facts));
+      }
       if (worst.ok() || facts.status().code() != Code::kMismatch) worst = facts.status();
     }
     if (!worst.ok()) return worst;
@@ -348,6 +387,7 @@ class ClientSeal final : public TlsSeal {
   }
 
   const std::shared_ptr<const TlsClient> client_;
+  const session::Endpoint endpoint_;
   const OwnIdentity* own_ = nullptr;
   Facts facts_;
   Status wrong_;
@@ -396,7 +436,7 @@ Result<std::shared_ptr<TlsClient>> TlsClient::with_pin(const std::string& pin, C
 
 Result<std::unique_ptr<session::Seal>> TlsClient::secure(const session::Endpoint& endpoint) const {
   if (!endpoint.unix_path.empty()) return std::unique_ptr<session::Seal>();
-  return std::unique_ptr<session::Seal>(std::make_unique<ClientSeal>(shared_from_this()));
+  return std::unique_ptr<session::Seal>(std::make_unique<ClientSeal>(shared_from_this(), endpoint));
 }
 
 Certificate TlsClient::authority() const {

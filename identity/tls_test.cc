@@ -19,8 +19,8 @@ std::string text_of(const Bytes& bytes) { return std::string(bytes.begin(), byte
 
 // A client and a server whose bytes go through this test.
 struct Line {
-  Line(TlsClient* client, TlsServer* server)
-      : near(client->secure(session::parse_endpoint("gpu1").take()).take()),
+  Line(TlsClient* client, TlsServer* server, const char* endpoint = "gpu1")
+      : near(client->secure(session::parse_endpoint(endpoint).take()).take()),
         far(server->accept()) {}
 
   // Until nobody has anything to say.
@@ -215,6 +215,27 @@ TEST_F(TlsTest, ClientsRefuseWhoStandsInForAServer) {
   EXPECT_PRED2(has, line.near_status.message(), "tendril join");
 }
 
+TEST_F(TlsTest, AServerOfThePoolCannotStandInForAnother) {
+  const auto near = client({alice_});
+  const auto far = server(gpu1_);
+  for (const char* meant : {"gpu1", "GPU1:99", "gpu1.lab.example", "10.0.0.1", "[fe80::1]:99",
+                            "localhost:99", "gpu1=10.0.0.1", "gpu1=other:99"}) {
+    Line line(near.get(), far.get(), meant);
+    line.run();
+    EXPECT_TRUE(line.near->is_open()) << meant << ": " << line.near_status.message();
+  }
+  for (const char* meant : {"gpu2", "gpu11", "gpu.lab.example", "gpu2=10.0.0.1", "gpu2=gpu1"}) {
+    Line line(near.get(), far.get(), meant);
+    line.run();
+    EXPECT_PRED2(has, line.near_status.message(), "proven to be 'gpu1'");
+    EXPECT_FALSE(line.near->is_open()) << meant;
+    EXPECT_EQ(line.far->identity(), "") << "it learned who asks";
+  }
+  Line line(near.get(), far.get(), "gpu2=10.0.0.1:99");
+  line.run();
+  EXPECT_PRED2(has, line.near_status.message(), "write gpu1=10.0.0.1:99");
+}
+
 TEST_F(TlsTest, TheIdentityOfTheServersPoolIsShown) {
   const auto near = client({other_.issue_to(Role::kUser, "al"), alice_});
   const auto far = server(gpu1_);
@@ -299,7 +320,7 @@ TEST_F(TlsTest, ARenewedCertificateServesNewConnections) {
   const auto far = server(gpu1_);
   const auto near = client({alice_});
   ASSERT_TRUE(far->replace(pool_.issue_to(Role::kServer, "gpu1-new")).ok());
-  Line line(near.get(), far.get());
+  Line line(near.get(), far.get(), "gpu1-new");
   line.run();
   EXPECT_EQ(line.near->identity(), "spiffe://lab/server/gpu1-new");
 }

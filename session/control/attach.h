@@ -19,9 +19,12 @@
 
 namespace tendril::session {
 
-// "host", "host:port", "[v6]:port", "unix:/path". Default port wire::kDefaultPort.
+// "host", "host:port", "[v6]:port", "unix:/path", each but the last also as "name=...". Default
+// port wire::kDefaultPort.
 struct Endpoint {
   std::string text;  // as the user wrote it, for messages
+  std::string name;  // that the server's certificate must have; empty: the host's, unless that is
+                     // an address
   std::string host;
   uint16_t port = wire::kDefaultPort;
   std::string unix_path;

@@ -47,8 +47,12 @@ TEST_F(AttachTest, ParsesEndpoints) {
   EXPECT_EQ(at("[::1]:99").port, 99);
   EXPECT_EQ(at("fe80::1").host, "fe80::1");
   EXPECT_EQ(at("unix:/run/x").unix_path, "/run/x");
-  for (const char* bad :
-       {"", ":1", "a:", "a:0", "a:70000", "a:1x", "[::1", "[::1]x", "unix:", "unix:x", "a b"}) {
+  EXPECT_EQ(at("gpu1").name, "");
+  EXPECT_EQ(at("gpu1=[::1]:99").name, "gpu1");
+  EXPECT_EQ(at("gpu1=[::1]:99").host, "::1");
+  EXPECT_EQ(at("gpu1=[::1]:99").text, "gpu1=[::1]:99");
+  for (const char* bad : {"", ":1", "a:", "a:0", "a:70000", "a:1x", "[::1", "[::1]x",
+                          "unix:", "unix:x", "a b", "=a", "a=", "a=:1", "a=b=c", "a=unix:/run/x"}) {
     EXPECT_FALSE(parse_endpoint(bad).ok()) << bad;
   }
 }

@@ -114,15 +114,16 @@ Result<Connection> connect_unix(const Endpoint& endpoint, const Deadline& deadli
 
 }  // namespace
 
-Result<Endpoint> parse_endpoint(const std::string& text) {
+Result<Endpoint> parse_endpoint(const std::string& written) {
   Endpoint endpoint;
-  endpoint.text = text;
+  endpoint.text = written;
+  std::string text = written;
   auto bad = [&](const char* why) {
     return Status(
         Code::kInvalid,
-        base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port or "
-                     "unix:/path)",
-                     text.c_str(), why));
+        base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port, "
+                     "name=host:port or unix:/path)",
+                     written.c_str(), why));
   };
   if (text.rfind("unix:", 0) == 0) {
     endpoint.unix_path = text.substr(5);
@@ -133,6 +134,14 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
     return endpoint;
   }
   if (text.empty()) return bad("it is empty");
+  const size_t named = text.find('=');
+  if (named != std::string::npos) {
+    endpoint.name = text.substr(0, named);
+    text.erase(0, named + 1);
+    if (endpoint.name.empty()) return bad("the name before '=' is missing");
+    if (text.find('=') != std::string::npos) return bad("there are two '='");
+    if (text.rfind("unix:", 0) == 0) return bad("a socket of this machine has no name");
+  }
   for (char c : text) {
     if (static_cast<unsigned char>(c) <= 32 || c == '/')
       return bad("it contains a blank or a slash");

@@ -138,6 +138,20 @@ class Life(Folders):
         _, out, _ = self.identity("a", "identity", "list")
         self.assertIn("REVOKED", out)
 
+    def test_a_server_of_the_pool_cannot_stand_in_for_another(self):
+        first = self.serve("a", "--pool-name", "lab")
+        self.joined(first, "b", "a", "gpu2", "--role", "server")
+        second = self.serve("b")
+        self.joined(first, "bob", "a", "bob")
+
+        def ls(endpoint):
+            return tendril("ls", "--server", endpoint, TENDRIL_IDENTITY=self.folder("bob"))
+
+        status, _, err = ls(f"gpu2={second.endpoint}")
+        self.assertEqual(status, 0, err)
+        self.assert_refused(ls(f"gpu1={second.endpoint}"), "proven to be 'gpu2'")
+        self.assert_refused(ls(f"gpu2={first.endpoint}"), "and not 'gpu2'")
+
     @harness.needs_client
     def test_revoking_ends_what_the_user_holds(self):
         server = self.serve("a")
