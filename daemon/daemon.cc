@@ -414,7 +414,7 @@ void DaemonImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
   if (front_ != nullptr) front_->close();
-  if (links_ != nullptr) links_->stop();
+  if (links_ != nullptr) links_->begin_stop();
   metrics_.reset();
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
@@ -425,6 +425,7 @@ void DaemonImpl::stop() {
     _exit(0);
   }
   if (loop_ != nullptr) loop_->stop();
+  if (links_ != nullptr) links_->stop();
 }
 
 }  // namespace

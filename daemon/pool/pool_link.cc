@@ -82,10 +82,14 @@ base::Result<std::unique_ptr<PoolLinks>> PoolLinks::start(PoolLinkOptions option
 
 PoolLinks::~PoolLinks() { stop(); }
 
-void PoolLinks::stop() {
+void PoolLinks::begin_stop() {
   stopping_ = true;
   eventfd_write(stop_.get(), 1);
   hurry();
+}
+
+void PoolLinks::stop() {
+  begin_stop();
   for (const std::unique_ptr<Link>& link : links_) {
     if (link->thread.joinable()) link->thread.join();
   }
@@ -221,6 +225,7 @@ base::Result<wire::PoolOrders> PoolLinks::report(Link* link, session::Control* c
 }
 
 void PoolLinks::take(Link* link, const wire::PoolOrders& orders) {
+  if (stopping_) return;
   if (!orders.schedules) {
     link->schedules = false;
     link->trouble = "it stands by";  // not worth a line, but its end is

@@ -50,7 +50,9 @@ class PoolLinks {
   static base::Result<std::unique_ptr<PoolLinks>> start(PoolLinkOptions options, PoolHost host);
   ~PoolLinks();
 
-  // Ends its threads. Nothing is reported or carried out any more.
+  // Nothing is carried out any more, and the threads begin to end. One that connects may need
+  // seconds.
+  void begin_stop();
   void stop();
 
   // Whether somebody may take a lease here without asking the pool.
