@@ -70,8 +70,8 @@ void FakeClient::heard(uint64_t wire, const wire::News& news) {
   news_ = news;
   heard_ns_ = world_->now_ns();
   // A policy that changed may have made it impossible. Some day its user notices.
-  const bool hopeless = news.reason.find("NeverFits") != std::string::npos ||
-                        news.reason.find("never fits") != std::string::npos;
+  const bool hopeless = news.place == 0 && (news.reason.rfind("Schedule", 0) == 0 ||
+                                            news.reason.rfind("NeverFits", 0) == 0);
   if (hopeless && world_->ends()) leave();
 }
 
