@@ -161,7 +161,7 @@ void Scheduler::State::resume_request(Job& job, uint64_t connection) {
   job.was_told = false;
   job_by_connection_[connection] = job.id;
   if (job.stage == Stage::kGranted) {
-    answer(job, Status());
+    answer_again(job);
   } else if (job.stage == Stage::kEnding) {
     answer(job, Status(Code::kClosed, "lease " + std::to_string(job.id) + " ends: " + job.end_why));
   } else if (job.stage == Stage::kWaiting && !job.in_engine) {
@@ -173,6 +173,20 @@ void Scheduler::State::resume_request(Job& job, uint64_t connection) {
     }
   }
   news_dirty_ = true;
+}
+
+// Who asks again has claimed nothing. A lease that lost a part is no answer. Of a grant of an
+// earlier scheduler the servers must say the secrets again.
+void Scheduler::State::answer_again(Job& job) {
+  bool lost = false, complete = true;
+  for (const Part& part : job.parts) {
+    lost = lost || part.phase == PartPhase::kEnded;
+    complete = complete && part.server_lease_id != 0 && !part.secret.empty();
+  }
+  if (!lost && complete) return answer(job, Status());
+  set_stage(job, Stage::kCommitting, 0);
+  if (lost) return attempt_failed(job, kNoServer, "it lost a part before its client had it");
+  commit(job);
 }
 
 // Into the engine's queue, or beside it while servers are still expected.
