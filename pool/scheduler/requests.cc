@@ -78,8 +78,9 @@ Status Scheduler::State::check(const Asker& who, const wire::LeaseRequest& reque
   return Status();
 }
 
-bool Scheduler::State::speaks_apis(const Member& server, const wire::LeaseRequest& request) const {
-  for (const wire::ApiRecord& wanted : request.wish.apis) {
+bool Scheduler::State::speaks_apis(const Member& server,
+                                   const std::vector<wire::ApiRecord>& wanted_apis) const {
+  for (const wire::ApiRecord& wanted : wanted_apis) {
     const auto& apis = server.record.facts.apis;
     const bool has = std::any_of(apis.begin(), apis.end(), [&](const wire::ApiRecord& api) {
       return api.name == wanted.name && api.digest == wanted.digest;
@@ -94,7 +95,7 @@ Status Scheduler::State::unequal_apis(const wire::LeaseRequest& request) const {
   const Member* other = nullptr;
   for (const auto& each : members_) {
     if (each == nullptr || each->record.facts.gpus.empty()) continue;
-    if (speaks_apis(*each, request)) return Status();
+    if (speaks_apis(*each, request.wish.apis)) return Status();
     if (other == nullptr) other = each.get();
   }
   if (other == nullptr) return Status();
@@ -232,13 +233,12 @@ Ask Scheduler::State::ask_of(const Job& job) {
     ask.filter_text += format("\n%s %llx", api.name.c_str(), (unsigned long long)api.digest);
   }
   ask.filter_changes = job.filter.looks_at_load();
-  const uint64_t id = job.id;
-  ask.filter = [this, id](uint32_t number, uint32_t gpu) {
-    auto found = jobs_.find(id);
+  // The engine shares the answers of equal texts, so this may outlive the request.
+  ask.filter = [this, filter = job.filter, apis = request.wish.apis](uint32_t number,
+                                                                     uint32_t gpu) {
     const Member* server = number < members_.size() ? member(number) : nullptr;
-    if (found == jobs_.end() || server == nullptr || gpu >= server->facts.size()) return false;
-    return speaks_apis(*server, found->second.request) &&
-           found->second.filter.matches(server->facts[gpu]);
+    return server != nullptr && gpu < server->facts.size() && speaks_apis(*server, apis) &&
+           filter.matches(server->facts[gpu]);
   };
   return ask;
 }
