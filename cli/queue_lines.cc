@@ -25,11 +25,17 @@ void QueueLines::add(const std::string& line, std::string* before,
 
 std::vector<std::string> QueueLines::heard(const wire::News& news) {
   std::vector<std::string> lines;
-  std::string place = "waiting";
-  if (news.place != 0) {
-    place += ", position " + std::to_string(news.place) + " of " +
-             std::to_string(std::max(news.of, news.place));
+  if (news.place == 0) {
+    // On its way into the queue or out of it, mostly for milliseconds.
+    const std::string text = "waiting: " + clean(news.text);
+    if (text == passing_ && !news.text.empty()) add(text, &text_, &lines);
+    passing_ = text;
+    lost_.clear();
+    spoken_ = spoken_ || !lines.empty();
+    return lines;
   }
+  std::string place = "waiting, position " + std::to_string(news.place) + " of " +
+                      std::to_string(std::max(news.of, news.place));
   if (!news.queue.empty()) place += " for " + clean(news.queue);
   add(place, &place_, &lines);
   add(news.reason.empty() ? "" : "reason " + clean(news.reason), &reason_, &lines);

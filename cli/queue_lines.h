@@ -12,7 +12,8 @@ namespace tendril::cli {
 
 class QueueLines {
  public:
-  // News has come. The lines to show, without their ends; often none.
+  // News has come. The lines to show, without their ends; often none. Without a place in the queue
+  // it must come twice.
   std::vector<std::string> heard(const wire::News& news);
   // The scheduler is lost, or another one looked for; once until the next news.
   std::vector<std::string> lost(const std::string& why);
@@ -23,7 +24,7 @@ class QueueLines {
   void add(const std::string& line, std::string* before, std::vector<std::string>* lines);
 
   bool spoken_ = false;
-  std::string place_, reason_, start_, text_, lost_;
+  std::string place_, reason_, start_, text_, lost_, passing_;
 };
 
 // "leases 412 (gpu3, gpu5) after 23 min"

@@ -41,7 +41,11 @@ TEST(QueueLines, APoolMaySayLittle) {
   QueueLines lines;
   wire::News news;
   news.text = "the store does not answer";
-  EXPECT_EQ(lines.heard(news), (Lines{"waiting", "the store does not answer"}));
+  EXPECT_EQ(lines.heard(news), Lines());
+  EXPECT_FALSE(lines.has_spoken());
+  EXPECT_EQ(lines.heard(news), (Lines{"waiting: the store does not answer"}));
+  EXPECT_EQ(lines.heard(news), Lines());
+  EXPECT_TRUE(lines.has_spoken());
 }
 
 TEST(QueueLines, ALostSchedulerIsSaidOnceAndThePlaceAgain) {
@@ -56,6 +60,7 @@ TEST(QueueLines, ALostSchedulerIsSaidOnceAndThePlaceAgain) {
 TEST(QueueLines, TextFromAPoolIsCleaned) {
   QueueLines lines;
   wire::News evil;
+  evil.place = 1;
   evil.reason = "\x1b[2J" + std::string(5000, 'x');
   for (const std::string& line : lines.heard(evil)) {
     EXPECT_EQ(line.find('\x1b'), std::string::npos);

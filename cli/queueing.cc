@@ -127,6 +127,9 @@ class Queueing {
       if (control.ok() && *control != nullptr) {
         Result<wire::LeaseReply> reply = ask(control->get());
         if (reply.ok() || !is_about_the_scheduler(reply.status().code()) || gave_up_) return reply;
+        // Nothing is free now, and that was the question.
+        const bool answered = reply.status().code() == Code::kUnavailable;
+        if (answered && ask_.request.wish.refuses_wait) return reply;
         say(lines_.lost(reply.status().message() + "; the request keeps its place, and looks for "
                                                    "who schedules now"));
         nobody_since_ns = base::now_ns();

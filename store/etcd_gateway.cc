@@ -66,7 +66,8 @@ Result<std::string> Gateway::ask(const std::string& path, const std::string& bod
     if (deadline.passed()) break;
   }
   return Status(uncertain ? Code::kTimeout : Code::kUnavailable,
-                name_ + ": no member can answer: " + last.message());
+                name_ + ": no member can answer: " + last.message() +
+                    (uncertain ? " (a write may have been stored)" : ""));
 }
 
 Gateway::Attempt Gateway::ask_member(const std::string& path, const std::string& body,

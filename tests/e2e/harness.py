@@ -261,6 +261,7 @@ class Pool(Daemon):
 
     def __init__(self, *options, policy=None, store="sqlite:FOLDER/pool.db", environment=None):
         words = ["pool", "serve", "--port", 0, "--store", store, "--audit-log", "off"]
+        words += ["--sockets", "FOLDER/sockets"]
         files = {}
         if policy is not None:
             words += ["--policy", "FOLDER/pool.toml"]

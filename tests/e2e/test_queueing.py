@@ -32,7 +32,7 @@ from harness import (
 
 CLAIM, NOTICE = 41, 0x8001
 WARNING, REQUEUE, ENDED = 1, 5, 6
-REFUSED = 3
+REFUSED, UNAVAILABLE = 3, 4
 UNKNOWN = record(4711, "from a newer version")
 
 
@@ -256,6 +256,11 @@ class Queueing(unittest.TestCase):
         status, _, err = self.run_with("--", "true", pools=[pool])
         self.assertEqual(status, NO_LEASE)
         self.assertEqual(err, f"tendril: {pool.endpoint}: NeverFits: no GPU has 900 GiB\n")
+
+    def test_who_does_not_wait_is_answered_at_once(self):
+        pool = self.play(lambda peer, *_: peer.refuse(LEASE, "nothing is free", UNAVAILABLE))
+        status, _, err = self.run_with("--wait", "0", "--", "true", pools=[pool])
+        self.assertEqual((status, err), (NO_LEASE, f"tendril: {pool.endpoint}: nothing is free\n"))
 
     def test_it_waits_as_long_as_it_should(self):
         pool = self.play(lambda peer, *_: peer.news(2, 2, "any", "Resources: 0.0 of 1.0 free"))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool of real processes, as its users meet it: where leases are, who waits and why, what ends
+them, and what a lost scheduler or server costs."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import (
+    NO_LEASE,
+    PROGRAMS,
+    clean_environment,
+    end,
+    eventually,
+    needs_client,
+    needs_plain_client,
+    start,
+    tendril,
+)
+from pools import Lab, policy
+
+HOLD = (PROGRAMS / "hold", "8")  # and the seconds
+
+
+class PoolTest(unittest.TestCase):
+    def lab(self, *arguments, **more):
+        return self.enterContext(Lab(*arguments, **more))
+
+    def begin(self, lab, *arguments, **environment):
+        """A run in the background, which ends with the test."""
+        process = lab.start(*arguments, **environment)
+        self.addCleanup(end, process)
+        return process
+
+    def holds(self, lab, *options, seconds=60):
+        """A run that holds its lease; returns when its program uses it."""
+        process = self.begin(lab, *options, "--", *HOLD, str(seconds))
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("holding"):
+                return process
+        self.fail("it did not start: " + "".join(lines))
+
+    def waits(self, lab, *options, program=("true",)):
+        """A run that waits; (process, its first two lines)."""
+        process = self.begin(lab, *options, "--", *program)
+        return process, [process.stdout.readline() for _ in range(2)]
+
+
+@needs_client
+class Placement(PoolTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab_ = Lab(options={"gpu2": ("--label", "rack=b7")})
+        cls.addClassCleanup(cls.lab_.__exit__)
+
+    def test_a_gang_over_two_servers(self):
+        status, out, err = self.lab_.run("-n", "2", "--", PROGRAMS / "multi_gpu")
+        self.assertEqual(status, 0, err)
+        self.assertIn("2 devices", out)
+        status, out, err = self.lab_.run("-v", "-n", "2", "--", "true")
+        self.assertRegex(err, r"tendril: leases \d+ \(gpu\d, gpu\d\)")
+        eventually(lambda: not self.lab_.leases(), 10, "the end of all leases")
+
+    def test_filters_choose_servers(self):
+        for words, name in ((["label.rack = b7"], "gpu2"), (['server = "gpu1"'], "gpu1")):
+            status, _, err = self.lab_.run("-v", "-p", "0.5", "--filter", *words, "--", "true")
+            self.assertEqual(status, 0, err)
+            self.assertIn(f"({name})", err)
+
+    def test_what_never_fits_is_refused_at_once(self):
+        for words in (
+            ["-n", "3"],
+            ["-n", "2", "--one-server"],
+            ["--filter", 'model = "abacus"'],
+            ["-m", "900G"],
+        ):
+            status, _, err = self.lab_.run(*words, "--", "true")
+            self.assertEqual(status, NO_LEASE, err)
+            self.assertRegex(err, "never has room|no GPU of any")
+        status, _, err = self.lab_.run("--filter", "model ~", "--", "true")
+        self.assertEqual(status, NO_LEASE)
+        self.assertIn("column", err)
+
+    def test_layouts(self):
+        for layout, servers in (("--spread", 2), ("--pack", 1)):
+            status, _, err = self.lab_.run("-v", "-n", "1", "-p", "0.2", layout, "--", "true")
+            self.assertEqual(status, 0, err)
+        status, _, err = self.lab_.run("-v", "-n", "2", "-p", "0.2", "--spread", "--", "true")
+        self.assertEqual((status, err.count("GPU 0 of")), (0, servers + 1), err)
+
+    def test_servers_send_their_users_to_the_pool(self):
+        status, _, err = tendril("run", "--", "true", server=self.lab_.servers[0])
+        self.assertEqual(status, NO_LEASE)
+        self.assertIn(self.lab_.pools[0].endpoint, err)
+
+
+@needs_client
+class Queue(PoolTest):
+    def test_who_waits_is_told_and_goes_in_order(self):
+        lab = self.lab(servers=1)
+        first = self.holds(lab)
+        second, told = self.waits(lab, program=("sh", "-c", "echo second; sleep 1"))
+        self.assertIn("tendril: waiting, position 1 of 1", told[0])
+        self.assertIn("tendril: reason Resources", told[1])
+        third, told = self.waits(lab, program=("echo", "third"))
+        self.assertIn("position 2 of 2", told[0])
+        self.assertEqual([each["place"] for each in lab.waiting()], [1, 2])
+        status, _, err = lab.run("--wait", "0", "--", "true")
+        self.assertEqual(status, NO_LEASE)
+        self.assertIn("has nothing free for this request now", err)
+        first.terminate()
+        self.assertIn("second", second.communicate(timeout=20)[0])
+        out = third.communicate(timeout=20)[0]
+        self.assertIn("tendril: waiting, position 1 of 1", out)
+        self.assertRegex(out, r"tendril: leases \d+ \(gpu1\) after \d+ s\nthird")
+
+    def test_ctrl_c_leaves_the_queue(self):
+        lab = self.lab(servers=1)
+        self.holds(lab)
+        second, _ = self.waits(lab)
+        eventually(lambda: len(lab.waiting()) == 1, 5)
+        second.send_signal(signal.SIGINT)
+        eventually(lambda: not lab.waiting(), 5, "an empty queue")
+
+    def test_limits_of_a_user(self):
+        lab = self.lab(text=policy("max_per_user = { leases = 1 }"))
+        first = self.holds(lab, "-p", "0.5")
+        second, told = self.waits(lab, "-p", "0.5")
+        self.assertIn("reason UserLimit", told[1])
+        first.terminate()
+        self.assertEqual(second.wait(20), 0)
+
+    @needs_plain_client
+    def test_without_launcher_the_first_call_waits_and_children_share(self):
+        lab = self.lab(servers=1)
+        first = self.holds(lab)
+        _, out, _ = tendril("env", "--json", TENDRIL_SERVERS=lab.addresses)
+        script = (
+            "import ctypes, subprocess, sys; assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0; "
+            f"sys.exit(subprocess.call(['{PROGRAMS / 'vector_add'}']))"
+        )
+        program = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=clean_environment(**json.loads(out)),
+        )
+        self.addCleanup(end, program)
+        self.assertIn("tendril: waiting, position 1 of 1", program.stdout.readline())
+        first.terminate()
+        out = program.communicate(timeout=30)[0]
+        self.assertEqual(program.returncode, 0, out)
+        eventually(lambda: not lab.leases(), 10, "the end of the lease")
+
+
+@needs_client
+class Ends(PoolTest):
+    def test_idle_leases_end_with_a_warning(self):
+        lab = self.lab(
+            servers=1,
+            text=policy('idle_unused_timeout = "2s"\nidle_grace = "2s"\nidle_action = ["end"]'),
+        )
+        process = self.begin(lab, "--", "sleep", "60")
+        eventually(lambda: lab.leases(), 10)
+        eventually(lambda: not lab.leases(), 20, "the end of the idle lease")
+        process.terminate()
+        out = process.communicate(timeout=10)[0]
+        self.assertEqual(out.count("tendril: "), 2, out)
+
+    def test_the_longest_time(self):
+        lab = self.lab(servers=1, text=policy('warn_time = "2s"'))
+        script = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
+        process = self.begin(lab, "--max", "4s", "--signal", "USR1@1", "--", "sh", "-c", script)
+        out = process.communicate(timeout=20)[0]
+        self.assertIn("saved", out)
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_released_lease_says_so(self):
+        lab = self.lab(servers=1)
+        process = self.holds(lab)
+        lease = lab.leases()[0]["lease"]
+        lab.command("release", str(lease))
+        out = process.communicate(timeout=20)[0]
+        self.assertIn("tendril: ", out)
+        eventually(lambda: not lab.leases(), 10)
+
+
+@needs_client
+class Losses(PoolTest):
+    def test_one_of_two_servers_is_lost(self):
+        lab = self.lab()
+        staying = self.holds(lab, "--filter", 'server = "gpu2"', "-p", "0.5", seconds=4)
+        lost = self.holds(lab, "--filter", 'server = "gpu1"', "-p", "0.5")
+        lab.servers[0].kill()
+        status, _, err = lab.run("-v", "-p", "0.5", "--", PROGRAMS / "vector_add")
+        self.assertEqual(status, 0, err)
+        self.assertIn("(gpu2)", err)
+        self.assertNotEqual(lost.wait(20), 0)
+        self.assertEqual(staying.wait(20), 0)
+
+    def test_a_lost_server_requeues_who_asked_for_it(self):
+        lab = self.lab()
+        script = 'echo "start $TENDRIL_RESTART_COUNT"; exec sleep 60'
+        process = self.begin(lab, "-v", "--requeue", "--", "sh", "-c", script)
+        where = process.stdout.readline()
+        lab.servers[int(where.split("(gpu")[1][0]) - 1].kill()
+        while "start 1" not in (line := process.stdout.readline()):
+            self.assertNotEqual(line, "")
+
+    def test_another_scheduler_takes_over(self):
+        lab = self.lab(schedulers=2)
+        holder = self.holds(lab, "-n", "2", seconds=25)
+        waiter, _ = self.waits(lab, "-p", "0.5", program=("echo", "through"))
+        before = lab.leases()
+        scheduling = next(
+            each for each in lab.pools if each.command("status")["scheduler"] is not None
+        )
+        begun = time.monotonic()
+        scheduling.kill()
+        eventually(lambda: self.status_or_none(lab), 15, "another scheduler")
+        self.assertLess(time.monotonic() - begun, 12)
+        eventually(lambda: len(lab.leases()) == 1, 15, "the lease that ran")
+        self.assertEqual(lab.leases()[0]["lease"], before[0]["lease"])
+        self.assertEqual(len(lab.waiting()), 1)
+        holder.terminate()
+        out = waiter.communicate(timeout=30)[0]
+        self.assertIn("through", out)
+        self.assertEqual(waiter.returncode, 0, out)
+
+    @staticmethod
+    def status_or_none(lab):
+        try:
+            return lab.status()
+        except AssertionError:
+            return None
+
+    def test_without_a_scheduler_servers_lend_by_themselves(self):
+        lab = self.lab(servers=1)
+        holder = self.holds(lab, "-p", "0.5")
+        lab.pools[0].kill()
+
+        def lends():
+            return tendril("run", "-p", "0.5", "--", "true", server=lab.servers[0])[0] == 0
+
+        eventually(lends, 20, "a lease without the pool")
+        local = start("run", "-p", "0.4", "--", "sleep", "30", server=lab.servers[0])
+        self.addCleanup(end, local)
+        eventually(lambda: len(lab.servers[0].leases()) == 2, 10)
+        lab.pools[0].restart()
+        lab.await_servers()
+        eventually(lambda: len(lab.leases()) == 2, 15, "both leases in the pool's books")
+        self.assertIsNone(holder.poll())
+
+
+if __name__ == "__main__":
+    unittest.main()
