@@ -6,6 +6,7 @@
 
 #include "config/text.h"
 #include "config/zone_file.h"
+#include "pool/policy/policy_file.h"
 #include "reception/local_files.h"
 #include "reception/log.h"
 #include "reception/reception.h"
@@ -47,7 +48,8 @@ class ServiceImpl final : public Service {
   std::vector<std::string> addresses() const override { return front_->addresses(); }
 
  private:
-  base::Result<std::string> read_policy() const;
+  // The text of the policy file without errors; `policy` if it is not null.
+  base::Result<std::string> read_policy(pool::PoolPolicy* policy = nullptr) const;
   std::string endpoint() const;
   Status start_reception();
   void stop();
@@ -61,9 +63,15 @@ class ServiceImpl final : public Service {
   bool stopped_ = false;
 };
 
-base::Result<std::string> ServiceImpl::read_policy() const {
+base::Result<std::string> ServiceImpl::read_policy(pool::PoolPolicy* policy) const {
   if (options_.policy_file.empty()) return std::string();
-  return config::read_file(options_.policy_file);
+  base::Result<std::string> text = config::read_file(options_.policy_file);
+  if (!text.ok()) return text;
+  auto parsed = pool::parse_pool_policy(*text, options_.policy_file,
+                                        options_.zones ? options_.zones : system_zone);
+  if (!parsed.ok()) return parsed.status();
+  if (policy != nullptr) *policy = parsed.take();
+  return text;
 }
 
 std::string ServiceImpl::endpoint() const {
@@ -75,12 +83,12 @@ std::string ServiceImpl::endpoint() const {
 
 Status ServiceImpl::prepare(std::unique_ptr<store::Store> opened) {
   reception::prepare_process();
-  auto policy = read_policy();
+  pool::PoolPolicy written;
+  auto policy = read_policy(&written);
   if (!policy.ok()) return policy.status();
   if (opened == nullptr) {
-    const std::string address = options_.store.empty()
-                                    ? "sqlite:" + reception::default_state_folder() + "/pool.db"
-                                    : options_.store;
+    std::string address = options_.store.empty() ? written.store : options_.store;
+    if (address.empty()) address = "sqlite:" + reception::default_state_folder() + "/pool.db";
     auto store = store::open_store(address);
     if (!store.ok()) return store.status();
     opened = store.take();

@@ -3,7 +3,9 @@
 #include "scheduler/service.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -195,6 +197,28 @@ TEST_F(ServiceTest, AStandbyNamesWhoSchedulesAndTakesOver) {
   EXPECT_FALSE(command(client.get(), "status").ok());
   first.reset();
   EXPECT_TRUE(eventually([&] { return second.schedules(); }));
+}
+
+TEST(Service, StartsWithARightPolicyOnly) {
+  char path[] = "/tmp/tendril-policy-XXXXXX";
+  const base::Fd file(mkstemp(path));
+  const std::string wrong = "[pool]\nlongest_wait = 5\n";
+  ASSERT_EQ(write(file.get(), wrong.data(), wrong.size()), ssize_t(wrong.size()));
+  ServiceOptions options;
+  options.policy_file = path;
+  const auto refused = Service::start(options, nullptr);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().message().find(std::string(path) + ", line 2, column 16: "), 0u)
+      << refused.status().message();
+  // Without another store the policy's is opened.
+  const std::string right = "[pool]\nstore = \"floppy:a\"\n";
+  ASSERT_EQ(pwrite(file.get(), right.data(), right.size(), 0), ssize_t(right.size()));
+  ASSERT_EQ(ftruncate(file.get(), ssize_t(right.size())), 0);
+  const auto unknown = Service::start(options, nullptr);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.status().message().find("floppy:a"), std::string::npos)
+      << unknown.status().message();
+  unlink(path);
 }
 
 TEST_F(ServiceTest, WhatIsNoPoolsBusinessIsRefused) {

@@ -137,6 +137,9 @@ Status EtcdStore::write(uint64_t term, const std::vector<Change>& changes,
   for (Change& change : whole) change.key = data_ + change.key;
   Result<std::string> body =
       gateway_.ask("/v3/kv/txn", etcd::guarded(lock_, term, whole), deadline);
+  if (body.status().code() == Code::kTimeout)
+    return Status(Code::kTimeout,
+                  body.status().message() + " (the write may be there all the same)");
   if (!body.ok()) return body.status();
   Result<etcd::TxnAnswer> answer = etcd::read_txn(*body);
   // The write may have been applied all the same.

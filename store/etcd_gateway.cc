@@ -66,8 +66,7 @@ Result<std::string> Gateway::ask(const std::string& path, const std::string& bod
     if (deadline.passed()) break;
   }
   return Status(uncertain ? Code::kTimeout : Code::kUnavailable,
-                name_ + ": no member can answer: " + last.message() +
-                    (uncertain ? " (a write may have been stored)" : ""));
+                name_ + ": no member can answer: " + last.message());
 }
 
 Gateway::Attempt Gateway::ask_member(const std::string& path, const std::string& body,

@@ -74,7 +74,7 @@ struct Ask {
   bool accepted = false;    // it has a place already: submit() refuses nothing
 
   // GPUs that it may have. Null: all. Requests with equal filter_text share the answers, which are
-  // asked for again when a server was updated.
+  // asked for again when a server was updated. People are shown its first line.
   std::string filter_text;
   std::function<bool(uint32_t server, uint32_t gpu)> filter;
   bool filter_changes = false;  // ask every time

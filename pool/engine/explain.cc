@@ -316,9 +316,10 @@ base::Status Engine::State::never_fits(const Entry& entry, int64_t now_s) {
                    (ask.filter ? " and passes the filter" : "") + "; the largest lends " +
                    config::format_size(largest));
   }
-  // The scheduler adds lines about APIs to the user's filter.
   const std::string filter = ask.filter_text.substr(0, ask.filter_text.find('\n'));
-  return refused(ask.filter ? "no GPU of " + names + " passes the filter " + filter +
+  return refused(ask.filter ? "no GPU of " + names +
+                                  (filter.empty() ? " is on a server that understands this client"
+                                                  : " passes the filter " + filter) +
                                   "; 'tendril pool status' shows what there is"
                             : "the pool has no GPU of " + names +
                                   "; 'tendril pool status' shows what there is");

@@ -118,7 +118,7 @@ enum class WithoutScheduler : uint8_t { kLocal, kRefuse };
 
 struct PoolPolicy {
   std::string name = "pool";
-  std::vector<std::string> store;  // as written; empty: not said
+  std::string store;  // an address as for `--store`; empty: not said
   std::string timezone = "UTC";
   Zone zone;  // its rules
   uint64_t fair_share_half_life_s = 7 * 86'400;

@@ -155,7 +155,7 @@ void PolicyReader::pool_key(const std::string& key, const toml::node& node, bool
   if (key == "name") {
     policy_.name = in_.name(key, node);
   } else if (key == "store") {
-    policy_.store = in_.texts(key, node, "an address or a list of addresses of a store");
+    policy_.store = in_.text(key, node, "the address of a store, as in \"sqlite:/var/pool.db\"");
   } else if (key == "timezone") {
     policy_.timezone = in_.text(key, node, "a time zone, as in \"Europe/Berlin\"");
     if (!in_.ok()) return;

@@ -17,7 +17,7 @@ namespace {
 constexpr char kPolicy[] = R"(
 [pool]
 name = "lab"
-store = ["https://a:2379", "https://b:2379"]
+store = "etcd://a:2379,b:2379"
 timezone = "Europe/Berlin"
 fair_share_half_life = "3d"
 longest_wait = "12h"
@@ -128,7 +128,7 @@ int64_t at(int day, int hour) {  // of November 2026 in Berlin; the 23rd is a Mo
 TEST(PoolPolicyFile, SaysEverything) {
   const PoolPolicy p = policy_of(kPolicy);
   EXPECT_EQ(p.name, "lab");
-  EXPECT_EQ(p.store.size(), 2u);
+  EXPECT_EQ(p.store, "etcd://a:2379,b:2379");
   EXPECT_EQ(p.zone.offset_at(at(23, 12)), 3600);
   EXPECT_EQ(p.fair_share_half_life_s, 3u * 86'400);
   EXPECT_EQ(p.longest_wait_s, 12u * 3600);
@@ -297,7 +297,7 @@ TEST(PoolPolicyFile, RefusesOtherTypes) {
                            "account = [1]",
                            "[pool]\nname = 1",
                            "[pool]\nname = \"a b\"",
-                           "[pool]\nstore = []",
+                           "[pool]\nstore = [\"a\"]",
                            "[pool]\nlongest_wait = 5",
                            "[pool]\nfair_share_half_life = \"1s\"",
                            "[[account]]\nname = \"a\"\nquota = -1",

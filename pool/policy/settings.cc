@@ -65,7 +65,7 @@ class Settings {
   void pool() {
     begin("pool", "");
     add("name", policy_.name);
-    if (!policy_.store.empty()) add("store", joined(policy_.store));
+    if (!policy_.store.empty()) add("store", policy_.store);
     add("timezone", policy_.timezone);
     add("fair_share_half_life", seconds_text(policy_.fair_share_half_life_s));
     add("longest_wait", seconds_text(policy_.longest_wait_s));

@@ -78,8 +78,9 @@ Status Scheduler::State::check(const Asker& who, const wire::LeaseRequest& reque
   return Status();
 }
 
-bool Scheduler::State::speaks_apis(const Member& server, const wire::LeaseRequest& request) const {
-  for (const wire::ApiRecord& wanted : request.wish.apis) {
+bool Scheduler::State::speaks_apis(const Member& server,
+                                   const std::vector<wire::ApiRecord>& wanted_apis) const {
+  for (const wire::ApiRecord& wanted : wanted_apis) {
     const auto& apis = server.record.facts.apis;
     const bool has = std::any_of(apis.begin(), apis.end(), [&](const wire::ApiRecord& api) {
       return api.name == wanted.name && api.digest == wanted.digest;
@@ -94,7 +95,7 @@ Status Scheduler::State::unequal_apis(const wire::LeaseRequest& request) const {
   const Member* other = nullptr;
   for (const auto& each : members_) {
     if (each == nullptr || each->record.facts.gpus.empty()) continue;
-    if (speaks_apis(*each, request)) return Status();
+    if (speaks_apis(*each, request.wish.apis)) return Status();
     if (other == nullptr) other = each.get();
   }
   if (other == nullptr) return Status();
@@ -161,7 +162,7 @@ void Scheduler::State::resume_request(Job& job, uint64_t connection) {
   job.was_told = false;
   job_by_connection_[connection] = job.id;
   if (job.stage == Stage::kGranted) {
-    answer(job, Status());
+    answer_again(job);
   } else if (job.stage == Stage::kEnding) {
     answer(job, Status(Code::kClosed, "lease " + std::to_string(job.id) + " ends: " + job.end_why));
   } else if (job.stage == Stage::kWaiting && !job.in_engine) {
@@ -173,6 +174,20 @@ void Scheduler::State::resume_request(Job& job, uint64_t connection) {
     }
   }
   news_dirty_ = true;
+}
+
+// Who asks again has claimed nothing. A lease that lost a part is no answer. Of a grant of an
+// earlier scheduler the servers must say the secrets again.
+void Scheduler::State::answer_again(Job& job) {
+  bool lost = false, complete = true;
+  for (const Part& part : job.parts) {
+    lost = lost || part.phase == PartPhase::kEnded;
+    complete = complete && part.server_lease_id != 0 && !part.secret.empty();
+  }
+  if (!lost && complete) return answer(job, Status());
+  set_stage(job, Stage::kCommitting, 0);
+  if (lost) return attempt_failed(job, kNoServer, "it lost a part before its client had it");
+  commit(job);
 }
 
 // Into the engine's queue, or beside it while servers are still expected.
@@ -218,13 +233,12 @@ Ask Scheduler::State::ask_of(const Job& job) {
     ask.filter_text += format("\n%s %llx", api.name.c_str(), (unsigned long long)api.digest);
   }
   ask.filter_changes = job.filter.looks_at_load();
-  const uint64_t id = job.id;
-  ask.filter = [this, id](uint32_t number, uint32_t gpu) {
-    auto found = jobs_.find(id);
+  // The engine shares the answers of equal texts, so this may outlive the request.
+  ask.filter = [this, filter = job.filter, apis = request.wish.apis](uint32_t number,
+                                                                     uint32_t gpu) {
     const Member* server = number < members_.size() ? member(number) : nullptr;
-    if (found == jobs_.end() || server == nullptr || gpu >= server->facts.size()) return false;
-    return speaks_apis(*server, found->second.request) &&
-           found->second.filter.matches(server->facts[gpu]);
+    return server != nullptr && gpu < server->facts.size() && speaks_apis(*server, apis) &&
+           filter.matches(server->facts[gpu]);
   };
   return ask;
 }

@@ -235,6 +235,21 @@ TEST_F(WithPolicy, AQueueHasTheKeysThatAreDocumented) {
   EXPECT_TRUE(has(queue, "\"account\":\"nlp\"")) << queue;
 }
 
+TEST_F(WithPolicy, ARefusalNamesTheFilterAndNothingElse) {
+  wire::PoolWish wish;
+  wish.filter = "label.room = attic";
+  wish.apis.push_back({"cuda", 17});
+  server->facts.apis = wish.apis;
+  world.cut(*server);
+  world.pass(3);
+  const uint64_t client = world.ask("ann", 1, 1, wish);
+  world.pass(1);
+  ASSERT_NE(world.answer(client), nullptr);
+  const std::string text = world.answer(client)->status.message();
+  EXPECT_TRUE(has(text, "label.room = attic")) << text;
+  EXPECT_FALSE(has(text, "cuda")) << text;
+}
+
 TEST_F(WithPolicy, LabelsAreFacts) {
   EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "\"room\":\"cellar\""));
   wire::PoolWish wish;

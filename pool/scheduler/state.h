@@ -243,7 +243,8 @@ class Scheduler::State {
   // ---- requests.cc ----
   base::Status check(const Asker& who, const wire::LeaseRequest& request) const;
   base::Status unequal_apis(const wire::LeaseRequest& request) const;
-  bool speaks_apis(const Member& member, const wire::LeaseRequest& request) const;
+  bool speaks_apis(const Member& member, const std::vector<wire::ApiRecord>& wanted_apis) const;
+  void answer_again(Job& job);
   void resume_request(Job& job, uint64_t connection);
   base::Status enter(Job& job);  // the engine's queue
   Ask ask_of(const Job& job);

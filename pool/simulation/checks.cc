@@ -329,7 +329,24 @@ void Checks::waits() {
   }
 }
 
+// What the scheduler thinks, for who reads why a promise was broken.
+void Checks::describe() {
+  FakeProcess* process = world_->scheduling();
+  if (process == nullptr) return;
+  Asker who;
+  who.id = who.name = "root";
+  who.role = "admin";
+  who.sees_all = who.rules_all = true;
+  for (const char* verb : {"status", "queue"}) {
+    process->scheduler()->command(1ull << 61, who, wire::PoolCommand{verb, {}, ""}, process->now());
+    for (const auto& answer : process->scheduler()->tick(process->now()).to_commanders) {
+      world_->log(std::string(verb) + ": " + answer.json);
+    }
+  }
+}
+
 void Checks::finish() {
+  if (!world_->clients().empty()) describe();
   for (const auto& [id, client] : world_->clients()) {
     return fail("client " + text(id) + " never ended; it is in state " +
                 text(static_cast<uint64_t>(client->state())) +

@@ -78,6 +78,7 @@ class Checks {
   void gangs();
   void waits();
   void accounting();
+  void describe();
   bool was_disturbed(int64_t within_ns) const;
   uint32_t class_of_gpu(size_t server, uint32_t gpu);
 

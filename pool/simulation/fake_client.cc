@@ -69,9 +69,10 @@ void FakeClient::heard(uint64_t wire, const wire::News& news) {
   world_->checks().heard(*this, news);
   news_ = news;
   heard_ns_ = world_->now_ns();
-  // A policy that changed may have made it impossible. Some day its user notices.
-  const bool hopeless = news.reason.find("NeverFits") != std::string::npos ||
-                        news.reason.find("never fits") != std::string::npos;
+  // A policy that changed may have made it impossible. Some day its user notices. What only the
+  // time of day forbids waits.
+  const bool hopeless = news.reason.rfind("NeverFits", 0) == 0 ||
+                        (news.place == 0 && world_->now_ns() > world_->options().length_ns + kDay);
   if (hopeless && world_->ends()) leave();
 }
 

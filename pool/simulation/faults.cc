@@ -239,7 +239,7 @@ void World::calm_down() {
   }
   for (auto& process : processes_) process->start();
   // What ends later than now does so by its own event, if it did not yet.
-  clock_.in(2 * kHour, [this] {
+  clock_.in(20 * kMinute, [this] {
     for (auto& server : servers_) command("undrain", {server->name()}, "");
   });
 }

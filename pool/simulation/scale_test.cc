@@ -112,6 +112,7 @@ TEST_F(Scale, StateAndReportsOfAThousandServers) {
       }
       report.boot = i + 1;
       report.number = round + 2;
+      settle();  // answers the last report
       scheduler_.reported(i + 1, "gpu" + std::to_string(i), report, now());
       settle();
     }

@@ -59,7 +59,7 @@ std::string World::run() {
   int64_t idle_since_ns = INT64_MAX;
   while (checks_.broken().empty() && clock_.step(limit_ns)) {
     forget_soon();
-    if (!clients_.empty()) {
+    if (!clients_.empty() || now_ns() < options_.length_ns + 30 * kMinute) {
       idle_since_ns = INT64_MAX;
     } else if (idle_since_ns == INT64_MAX) {
       idle_since_ns = now_ns();

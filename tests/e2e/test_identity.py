@@ -297,7 +297,7 @@ class Secret(Folders):
             for sent in relay.sent:
                 self.assertNotIn(b"horse", sent)
                 self.assertEqual(sent[0], 0x16)
-        self.assertIn("token is wrong", server.log())
+        eventually(lambda: "token is wrong" in server.log(), 5, "the log's line")
         self.assertNotIn("horse", server.log())
 
     def test_an_open_server_is_reached_with_a_token_too(self):
