@@ -230,7 +230,7 @@ void StoreThread::note(const Status& status) {
   if (trouble.empty())
     log(Level::kInfo, "the store answers again");
   else
-    log(Level::kError, "%s: %s", store_->address().c_str(), trouble.c_str());
+    log(Level::kError, "%s", trouble.c_str());
   trouble_ = trouble;
 }
 

@@ -78,30 +78,6 @@ Result<EtcdOptions> parse_etcd(const std::string& address) {
   return options;
 }
 
-Result<std::string> address_of(const std::vector<std::string>& listed) {
-  const std::string clear = "http://", secure = "https://";
-  if (listed.size() == 1 && !begins(listed[0], clear.c_str()) &&
-      !begins(listed[0], secure.c_str())) {
-    return listed[0];
-  }
-  std::string address;
-  for (const std::string& member : listed) {
-    const bool is_secure = begins(member, secure.c_str());
-    if (!is_secure && !begins(member, clear.c_str()))
-      return wrong(member, "in a list, each is https://HOST:PORT or http://HOST:PORT");
-    std::string place = member.substr(is_secure ? secure.size() : clear.size());
-    if (!place.empty() && place.back() == '/') place.pop_back();
-    const char* const scheme = is_secure ? kEtcdSecure : kEtcd;
-    if (!address.empty() && !begins(address, scheme))
-      return wrong(member, "either all members have https or none");
-    if (place.find_first_of("/?,") != std::string::npos)
-      return wrong(member, "write a host and a port only");
-    address += (address.empty() ? scheme : ",") + place;
-  }
-  if (address.empty()) return wrong("", "the list is empty");
-  return address;
-}
-
 Result<std::unique_ptr<Store>> open_store(const std::string& address) {
   if (begins(address, kSqlite)) {
     const std::string path = address.substr(sizeof kSqlite - 1);

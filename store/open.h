@@ -10,7 +10,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "store/etcd.h"
@@ -20,10 +19,6 @@ namespace tendril::store {
 
 // kInvalid: the address is none.
 base::Result<std::unique_ptr<Store>> open_store(const std::string& address);
-
-// The address for what a policy lists as `store`: one address as above, or the members of an etcd
-// as "https://HOST:PORT" or "http://HOST:PORT".
-base::Result<std::string> address_of(const std::vector<std::string>& listed);
 
 // What an address of etcd says. Reads the file of the password.
 base::Result<EtcdOptions> parse_etcd(const std::string& address);

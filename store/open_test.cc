@@ -31,16 +31,6 @@ TEST(Open, ReadsAddressesOfEtcd) {
   EXPECT_EQ(whole.value().password, "s3cret");
 }
 
-TEST(Open, ReadsWhatAPolicyLists) {
-  EXPECT_EQ(*address_of({"https://a:2379", "https://b:2379/"}), "etcds://a:2379,b:2379");
-  EXPECT_EQ(*address_of({"http://a:1"}), "etcd://a:1");
-  EXPECT_EQ(*address_of({"sqlite:/var/lib/pool.db"}), "sqlite:/var/lib/pool.db");
-  EXPECT_EQ(*address_of({"etcds://a,b?ca=x"}), "etcds://a,b?ca=x");
-  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
-           {}, {"https://a", "http://b"}, {"https://a", "sqlite:b"}, {"https://a/b"}})
-    EXPECT_EQ(address_of(bad).status().code(), Code::kInvalid);
-}
-
 TEST(Open, SaysWhatIsWrong) {
   const auto has = [](const std::string& address, const char* text) {
     const auto opened = open_store(address);
