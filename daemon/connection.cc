@@ -133,8 +133,10 @@ base::Status ConnectionHandler::release(uint64_t lease_id) {
   if (!asked.ok()) return asked;
   log(Level::kInfo, "%s (%s) ends lease %llu", visitor_.who().name.c_str(),
       visitor_.peer().text.c_str(), static_cast<unsigned long long>(lease_id));
+  const std::optional<access::Principal> owner = context_->sessions->owner_of(lease_id);
+  const bool own = owner && owner->id == visitor_.who().id;
   return context_->sessions->release(
-      lease_id, printable(visitor_.who().name, 64) + " ended it with 'tendril lease release'");
+      lease_id, own ? "its owner ended it" : printable(visitor_.who().name, 64) + " ended it");
 }
 
 base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
