@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replays the public "openb" traces with each strategy of pool/placement and prints a table.
+"""Replays public traces: "openb" with each strategy of pool/placement, Philly with the queue.
 
     tools/pool_replay.py --bin build/dev/bin --traces ../shared/data/traces [--seeds 10] [--check]
 
-Without --traces, TENDRIL_TRACES names the folder. It holds openb_node_list_gpu_node.csv.gz and
-openb_pod_list_*.csv.gz. --check compares with the published figures and with the pool's goals, and
-exits with 1 if one is missed. --p99-us sets another bound for decisions, for sanitized builds.
-Without traces the exit status is 77, which ctest counts as skipped.
+Without --traces, TENDRIL_TRACES names the folder. It holds openb_node_list_gpu_node.csv.gz,
+openb_pod_list_*.csv.gz, and philly_*.trace.gz for the queue. --check compares with the published
+figures and with the pool's goals, and exits with 1 if one is missed. --p99-us sets another bound
+for decisions, for sanitized builds. Without traces the exit status is 77, which ctest counts as
+skipped.
 """
 
 import argparse
@@ -29,6 +30,10 @@ PUBLISHED = {"default": {"random": 87.47, "bestfit": 93.08, "fgd": 95.39}}
 GOALS = {"default": 96.0, "gpushare40": 94.4, "multigpu20": 95.9, "cpu100": 95.5}
 MOST_APART = 0.5
 P99_MOST_US = 50.0
+# Of all GPU time that there is, this is asked for. Then there is always a queue.
+QUEUE_LOADS = (0.9, 1.2)
+JAIN_LEAST = 0.95
+INSIDE_LEAST = 0.90  # of those who were told when they start
 # One seed is as much as this from the mean of ten.
 ONE_SEED = 0.5, 0.1
 
@@ -70,6 +75,39 @@ def misses(variant, strategy, percent, p99_us, options):
     return problems
 
 
+def replay_queue(program, folder, into):
+    """Prints the queue's figures; returns what --check has to say about them."""
+    traces = []
+    for packed in sorted(folder.glob("philly_*.trace.gz")):
+        traces.append(into / packed.name[: -len(".gz")])
+        traces[-1].write_bytes(gzip.decompress(packed.read_bytes()))
+    problems = []
+    for load in QUEUE_LOADS if traces else ():
+        command = [str(program), "--queue", str(load), "1", *map(str, traces)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        print(f"load {load}: {text}", flush=True)
+        wait, fifo, jain, late, inside, told = (
+            float(re.search(pattern, text).group(1))
+            for pattern in (
+                r"mean wait (\d+) s",
+                r"backfill (\d+) s",
+                r"Jain ([\d.]+)",
+                r"(\d+) late",
+                r"(\d+) of \d+ inside",
+                r"of (\d+) inside",
+            )
+        )
+        if wait > fifo:
+            problems.append(f"queue, load {load}: waits of {wait} s, FIFO has {fifo}")
+        if jain < JAIN_LEAST:
+            problems.append(f"queue, load {load}: Jain's index {jain}, the goal is {JAIN_LEAST}")
+        if late:
+            problems.append(f"queue, load {load}: {late:.0f} started later than they were told")
+        if inside < INSIDE_LEAST * told:
+            problems.append(f"queue, load {load}: {inside:.0f} of {told:.0f} inside the range")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", default="build/dev/bin", type=pathlib.Path)
@@ -99,11 +137,13 @@ def main():
                 problems += misses(variant, strategy, percent, p99_us, options)
             print(f"{variant} | " + " | ".join(figures), flush=True)
         if "default" in variants:
-            _, p99_us, text = replay(
-                program, servers, variants["default"], "snug", "--churn", "10000"
-            )
-            print(text)
-            problems += misses("churn", "snug", 0.0, p99_us, options)
+            for what in ("--churn", "--engine"):
+                _, p99_us, text = replay(
+                    program, servers, variants["default"], "snug", what, "10000"
+                )
+                print(text)
+                problems += misses(what[2:], "snug", 0.0, p99_us, options)
+        problems += replay_queue(program, folder, pathlib.Path(unpacked))
     for problem in problems if options.check else ():
         print("missed: " + problem)
     return 1 if options.check and problems else 0

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "pool/replay/queue_replay.h"
 #include "pool/replay/replay.h"
 
 namespace {
@@ -18,13 +19,15 @@ using namespace tendril;
 constexpr char kUsage[] =
     "usage: tendril_pool_replay SERVERS.csv REQUESTS.csv [--strategy random|bestfit|fgd|snug]\n"
     "         [--seeds 10] [--first-seed 42] [--host trace|worker] [--learn trace|arrivals]\n"
-    "         [--arrivals 1.3] [--churn LEASES]\n";
+    "         [--arrivals 1.3] [--churn LEASES] [--engine LEASES]\n"
+    "       tendril_pool_replay --queue LOAD SEED TRACE...\n";
 
 struct Arguments {
   std::string servers, requests;
   pool::ReplayOptions options;
   uint64_t seeds = 10;
-  size_t churn_leases = 0;  // 0: no churn
+  size_t churn_leases = 0;   // 0: no churn
+  size_t engine_leases = 0;  // 0: the engine is not measured
 };
 
 int fail(const std::string& message) {
@@ -51,6 +54,8 @@ bool parse(int count, char** words, Arguments& arguments) {
       arguments.options.arrivals = std::strtod(value.c_str(), nullptr);
     else if (name == "--churn")
       arguments.churn_leases = std::strtoull(value.c_str(), nullptr, 10);
+    else if (name == "--engine")
+      arguments.engine_leases = std::strtoull(value.c_str(), nullptr, 10);
     else if (name == "--host" && (value == "trace" || value == "worker"))
       arguments.options.host = value == "trace" ? pool::HostSide::kTrace : pool::HostSide::kWorker;
     else if (name == "--learn" && (value == "trace" || value == "arrivals"))
@@ -111,9 +116,40 @@ int run(const pool::Trace& trace, const Arguments& arguments) {
   return 0;
 }
 
+int run_engine(const pool::Trace& trace, const Arguments& arguments) {
+  constexpr size_t kRounds = 20'000;
+  auto times = pool::engine_decisions(trace, arguments.engine_leases, kRounds, steady_ns);
+  if (!times) return fail(times.status().message());
+  std::printf("engine: %zu leases, decision p50 %.1f us, p99 %.1f us, max %.1f us\n",
+              arguments.engine_leases, microseconds(*times, 0.5), microseconds(*times, 0.99),
+              microseconds(*times, 1));
+  return 0;
+}
+
+int run_queue(int count, char** words) {
+  pool::QueueReplayOptions options;
+  options.load = std::strtod(words[2], nullptr);
+  options.seed = std::strtoull(words[3], nullptr, 10);
+  std::vector<std::vector<pool::QueueJob>> traces;
+  for (int i = 4; i < count; ++i) {
+    auto jobs = pool::read_jobs(text_of(words[i]));
+    if (!jobs) return fail(std::string(words[i]) + ": " + jobs.status().message());
+    traces.push_back(jobs.take());
+  }
+  const pool::QueueReplayResult result = pool::replay_queue(traces, options);
+  std::printf(
+      "queue: %zu jobs, mean wait %.0f s, FIFO with backfill %.0f s, Jain %.3f over %zu hours, "
+      "%zu heads, %zu late, %zu of %zu inside the told range\n",
+      result.jobs, result.mean_wait_s, result.fifo_mean_wait_s, result.jain, result.hours,
+      result.promised, result.late, result.inside, result.told);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
+  if (count > 4 && std::string(words[1]) == "--queue" && std::strtod(words[2], nullptr) > 0)
+    return run_queue(count, words);
   Arguments arguments;
   if (!parse(count, words, arguments)) {
     std::fputs(kUsage, stderr);
@@ -127,5 +163,6 @@ int main(int count, char** words) {
   if (servers->empty()) return fail(arguments.servers + ": no servers; is the path right?");
   if (requests->empty()) return fail(arguments.requests + ": no requests; is the path right?");
   const pool::Trace trace{servers.take(), requests.take()};
+  if (arguments.engine_leases != 0) return run_engine(trace, arguments);
   return arguments.churn_leases != 0 ? run_churn(trace, arguments) : run(trace, arguments);
 }

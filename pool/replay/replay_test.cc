@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pool/replay/queue_replay.h"
+
 namespace tendril::pool {
 namespace {
 
@@ -97,6 +99,50 @@ TEST(Churn, HoldsThatManyLeases) {
   ASSERT_TRUE(result);
   EXPECT_EQ(result->leases, 5U);
   EXPECT_EQ(result->decision_ns.size(), 50U);
+}
+
+std::string job(int64_t arrival_s, uint32_t gpus, int steps) {
+  return "LM\tpython3 main.py\t-n\t1\t" + std::to_string(steps) + "\t" + std::to_string(arrival_s) +
+         ".000000\t" + std::to_string(gpus) + "\n";
+}
+
+TEST(QueueReplay, ReadsJobsAndNamesTheBadLine) {
+  auto jobs = read_jobs(job(0, 8, 100) + job(7, 1, 300));
+  ASSERT_TRUE(jobs);
+  ASSERT_EQ(jobs->size(), 2U);
+  EXPECT_EQ((*jobs)[1].arrival_s, 7);
+  EXPECT_EQ((*jobs)[0].gpus, 8U);
+  for (const std::string& bad : {job(0, 0, 1), job(0, 65, 1), job(0, 1, 0), std::string("x\n")}) {
+    const auto read = read_jobs(job(0, 1, 1) + bad);
+    ASSERT_FALSE(read);
+    EXPECT_NE(read.status().message().find("line 2"), std::string::npos);
+  }
+  EXPECT_FALSE(read_jobs(""));
+}
+
+TEST(QueueReplay, StartsAllAndKeepsWhatItTold) {
+  std::vector<std::vector<QueueJob>> traces;
+  for (int account = 0; account < 3; ++account) {
+    std::string text;
+    for (int i = 0; i < 200; ++i)
+      text += job(i * 10 + account, i % 9 == 0 ? 16 : 1 + i % 4, 100 + (i * 37 + account) % 900);
+    traces.push_back(read_jobs(text).take());
+  }
+  QueueReplayOptions options;
+  options.servers = 4;
+  options.load = 1.2;
+  const QueueReplayResult result = replay_queue(traces, options);
+  EXPECT_EQ(result.jobs, 600U);
+  EXPECT_GT(result.promised, 10U);
+  EXPECT_EQ(result.late, 0U);
+  EXPECT_GE(result.inside, result.told * 9 / 10);
+}
+
+TEST(EngineDecisions, AreTimed) {
+  uint64_t now = 0;
+  auto times = engine_decisions(trace(), 5, 20, [&now] { return ++now; });
+  ASSERT_TRUE(times);
+  EXPECT_EQ(times->size(), 20U);
 }
 
 }  // namespace
