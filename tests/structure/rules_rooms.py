@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "access": {"base", "wire", "config"},
     "identity": {"base", "wire", "config", "session"},
     "reception": {"base", "wire", "config", "transport", "session", "access", "identity"},
-    "store": {"base", "config", "http", "identity", "session"},
+    "store": {"base", "config", "http", "identity"},
     "daemon": {
         "base",
         "wire",
