@@ -50,9 +50,34 @@ TEST(Decide, RolesHaveTheirActions) {
   }
 }
 
+TEST(Decide, APoolKnowsRolesWhereUsersHaveNames) {
+  struct Row {
+    Role role;
+    bool reports, operates, rules;
+  };
+  for (const Row& row :
+       {Row{Role::kNone, false, false, false}, Row{Role::kUser, false, false, false},
+        Row{Role::kOperator, false, true, false}, Row{Role::kAdmin, true, true, true},
+        Row{Role::kServer, true, false, false}, Row{Role::kMetrics, false, false, false}}) {
+    for (const Proof proof : {Proof::kCertificate, Proof::kUnixUser}) {
+      Principal who = someone(row.role);
+      who.proof = proof;
+      EXPECT_EQ(decide(who, Action::kReport).allowed, row.reports) << role_name(row.role);
+      EXPECT_EQ(decide(who, Action::kOperatePool).allowed, row.operates) << role_name(row.role);
+      EXPECT_EQ(decide(who, Action::kRulePool).allowed, row.rules) << role_name(row.role);
+    }
+  }
+  // One secret for all gives the right to all of it.
+  Principal bearer = someone(Role::kUser);
+  bearer.proof = Proof::kToken;
+  for (const Action action : {Action::kReport, Action::kOperatePool, Action::kRulePool})
+    EXPECT_TRUE(decide(bearer, action).allowed);
+  EXPECT_FALSE(decide(bearer, Action::kInvite).allowed);
+}
+
 TEST(Decide, EveryRefusalNamesItsRule) {
   for (int role = 0; role <= static_cast<int>(Role::kMetrics); ++role) {
-    for (int action = 0; action <= static_cast<int>(Action::kReload); ++action) {
+    for (int action = 0; action <= static_cast<int>(Action::kRulePool); ++action) {
       const Decision decision =
           decide(someone(static_cast<Role>(role)), static_cast<Action>(action), "you");
       EXPECT_FALSE(decision.rule.empty());
