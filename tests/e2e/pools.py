@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool of real processes for the tests of pools: schedulers on one store, servers with software
-GPUs, and a policy in few words. test_pool.py uses it."""
+GPUs, and a policy in few words. test_pool.py and test_pool_chaos.py use it."""
 
 import concurrent.futures
 import shutil
