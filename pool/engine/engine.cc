@@ -251,7 +251,7 @@ base::Status Engine::State::submit(const Ask& ask, int64_t now_s) {
                               " allows no more; wait until one has started, or withdraw one");
   }
   entry->answers = room.answers_of(ask);
-  if (!ask.accepted && !entry->gone)
+  if (!entry->gone)
     if (base::Status status = never_fits(*entry, now_s); !status) return status;
   queue(std::move(entry));
   return {};

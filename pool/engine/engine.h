@@ -71,7 +71,7 @@ struct Ask {
   int32_t priority = 0;     // added to its class's, at most UserClass::max_priority
   int64_t most_s = kNever;  // it asked for at most this; the class's max_wall holds as well
   int64_t submitted_s = 0;  // when it came first; a request that comes back keeps it
-  bool accepted = false;    // it has a place already: submit() refuses nothing
+  bool accepted = false;    // it has a place already: it may be one too many
 
   // GPUs that it may have. Null: all. Requests with equal filter_text share the answers, which are
   // asked for again when a server was updated. People are shown its first line.

@@ -157,7 +157,7 @@ void Scheduler::State::do_label(uint64_t connection, const Asker&,
   }
   server->record.labels = std::move(labels);
   describe_to_engine(*server);
-  enter_parked();
+  if (planning_) enter_all();
   save(*server);
   Json json;
   json.text("server", server->record.name).object("labels");

@@ -95,7 +95,7 @@ Job& Scheduler::State::job_from(const RequestRecord& record) {
   job.submitted_ns =
       int64_t(now_.monotonic_ns) -
       std::clamp<int64_t>(now_.wall_s - record.submitted_s, 0, 1 << 30) * int64_t(kSecond);
-  job.stored = true;
+  job.stored = job.accepted = true;
   base::Result<Filter> filter = Filter::parse(record.request.wish.filter);
   if (filter.ok()) job.filter = filter.take();
   next_id_ = std::max(next_id_, record.id + 1);
@@ -147,16 +147,20 @@ void Scheduler::State::recover_grant(const GrantRecord& record) {
 // `final`: else it no longer waits for silent ones.
 void Scheduler::State::settle_recovered(Job& job, bool final) {
   bool claimed = false, missing = job.parts.empty() || job.lost_parts, unknown = false;
+  bool held = false;
   for (const Part& part : job.parts) {
     // What something attached to was claimed, even if it has ended since.
     claimed = claimed || part.phase == PartPhase::kClaimed ||
               (part.phase == PartPhase::kEnded && part.was_attached);
     missing = missing || part.phase == PartPhase::kEnded;
     unknown = unknown || part.phase == PartPhase::kUnknown;
+    held = held || part.phase == PartPhase::kHeld;
   }
   if (unknown && !claimed && !final) return;
   // Its client had the answer: it runs, or ran.
   if (claimed || (job.committed && (unknown || missing))) return go_on(job);
+  // A client that has not come back to ask may have had the answer, too, unless one only holds.
+  if (unknown && !held && job.connection == 0) return go_on(job);
   if (missing || unknown) {
     attempt_failed(job, kNoServer, "its servers do not all have it");
     return;

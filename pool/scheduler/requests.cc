@@ -201,9 +201,11 @@ Status Scheduler::State::enter(Job& job) {
     return Status(Code::kRefused, "the policy of pool " + options.pool + " has no account " +
                                       job.account + " or no class " + job.user_class + " now");
   }
-  const Status status = engine_.submit(ask_of(job), seconds());
+  Ask ask = ask_of(job);
+  ask.accepted = job.accepted;
+  const Status status = engine_.submit(ask, seconds());
   if (!status.ok()) return status;
-  job.in_engine = true;
+  job.in_engine = job.accepted = true;
   plan_dirty_ = true;
   return Status();
 }

@@ -250,6 +250,22 @@ TEST_F(WithPolicy, ARefusalNamesTheFilterAndNothingElse) {
   EXPECT_FALSE(has(text, "cuda")) << text;
 }
 
+TEST_F(WithPolicy, WhoCanNeverStartAnyMoreIsToldSo) {
+  EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "cellar"));
+  const uint64_t first = world.ask("ann", 2, 1);
+  world.settle();
+  world.claim(first);
+  wire::PoolWish wish;
+  wish.filter = "label.room = cellar";
+  const uint64_t second = world.ask("bob", 1, 1, wish);
+  world.pass(3);
+  EXPECT_EQ(world.answer(second), nullptr);
+  world.command("label", {"gpu1", "room="});
+  world.pass(5);
+  ASSERT_NE(world.answer(second), nullptr);
+  EXPECT_EQ(world.answer(second)->status.code(), base::Code::kRefused);
+}
+
 TEST_F(WithPolicy, LabelsAreFacts) {
   EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "\"room\":\"cellar\""));
   wire::PoolWish wish;

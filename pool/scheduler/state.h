@@ -94,6 +94,7 @@ struct Job {
   uint64_t batch = 0;           // that the store must have before the next step
   bool in_engine = false;       // it waits or runs there
   bool stored = false;          // the store has the request
+  bool accepted = false;        // it has, or had, a place in the queue
   bool granted_stored = false;  // the store has the grant
   bool local = false;           // a server granted it by itself
   bool committed = false;       // by all servers
