@@ -44,7 +44,7 @@ class Scheduler(Actor):
     def __init__(self, term=1, port=0):
         self.term, self.orders, self.next_id = term, queue.Queue(), term * 1000
         self.results, self.entries, self.facts, self.stored = {}, {}, {}, 0
-        self.lent, self.full = [], 0
+        self.lent, self.next_lease, self.full, self.share = [], 500, 0, 500_000
         super().__init__(self.hear, port=port)
 
     def hear(self, peer, kind, body):
@@ -101,13 +101,18 @@ class Scheduler(Actor):
 
     def lend(self):
         """The answer to a client: half a GPU of the server."""
-        pool_lease = 500 + len(self.lent)
-        self.hold(pool_lease)
+        self.next_lease += 1
+        pool_lease = self.next_lease
+        self.hold(pool_lease, share=self.share)
         _, lease, secret = self.commit(pool_lease)
         self.lent.append(lease)
         slices = record(5, number(1, 0, "<I") + number(2, 500_000, "<I") + number(3, 1 << 30))
         part = record(1, "gpu3") + record(2, self.facts[2][0]) + number(3, lease)
         return number(1, pool_lease) + record(4, part + record(4, secret) + slices)
+
+    def processes(self):
+        """Of the lease that it lent last."""
+        return value(self.entries.get(self.lent[-1], {}), 12, "<I") if self.lent else 0
 
     def phase(self, lease):
         return value(self.entries.get(lease, {}), 3, "<B")
@@ -221,16 +226,25 @@ class Member(MemberCase):
 
     @needs_client
     def test_run_asks_the_pool_and_claims_here(self):
-        program = ("-p", "0.5", "--", PROGRAMS / "hold", "8", "60")
-        process = start("run", *program, TENDRIL_SERVERS=self.scheduler.endpoint)
-        self.addCleanup(end, process)
-        eventually(lambda: self.scheduler.lent, 20, "the lease")
-        lease = self.scheduler.lent[0]
-        eventually(
-            lambda: value(self.scheduler.entries.get(lease, {}), 12, "<I") == 1, 20, "the program"
-        )
-        end(process)
-        eventually(lambda: self.scheduler.phase(lease) == ENDED, 10, "the end")
+        for share in (500_000, 1_000_000):  # with turns, and with the whole GPU
+            self.scheduler.share = share
+            program = ("-p", "0.5", "--", PROGRAMS / "hold", "8", "60")
+            self.scheduler.lent = []
+            process = start("run", *program, TENDRIL_SERVERS=self.scheduler.endpoint)
+            self.addCleanup(end, process)
+            eventually(lambda: self.scheduler.processes() == 1, 20, "the program")
+            lease = self.scheduler.lent[0]
+            pool_lease = number(3, self.scheduler.next_lease)
+            self.scheduler.ask(PAUSE, pool_lease, record(18, "paused for a while"))
+            time.sleep(3)
+            self.scheduler.ask(RESUME, pool_lease, record(18, "goes on"))
+            time.sleep(1)
+            process.terminate()
+            out, _ = process.communicate(timeout=20)
+            # It launches a kernel each second, and waits for it.
+            during = out[out.index("paused for a while") : out.index("goes on")]
+            self.assertLessEqual(during.count("held for"), 2, out)
+            eventually(lambda of=lease: self.scheduler.phase(of) == ENDED, 10, "the end")
 
     def test_alone_it_lends_by_itself(self):
         def direct():
@@ -281,13 +295,13 @@ class Limits(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         policy = os.path.join(folder, "policy.toml")
         with open(policy, "w", encoding="utf-8") as file:
-            file.write('[limits]\nlongest_lease = "8s"\n')
+            file.write('[limits]\nlongest_lease = "4s"\n')
         server = self.enterContext(Server("--policy", policy))
-        process = start("run", "-p", "0.5", "--", "sleep", "11", server=server)
+        process = start("run", "-p", "0.5", "--", "sleep", "7", server=server)
         self.addCleanup(end, process)
         out, _ = process.communicate(timeout=30)
-        self.assertRegex(out, "it ends in 2 s by a limit of this server")
-        self.assertRegex(out, "it has lasted 8 s")
+        self.assertRegex(out, "it ends in 1 s by a limit of this server")
+        self.assertRegex(out, "it has lasted 4 s")
 
 
 if __name__ == "__main__":
