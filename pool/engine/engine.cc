@@ -3,6 +3,7 @@
 #include "pool/engine/engine.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "pool/engine/state.h"
 
@@ -253,8 +254,27 @@ base::Status Engine::State::submit(const Ask& ask, int64_t now_s) {
   entry->answers = room.answers_of(ask);
   if (!entry->gone)
     if (base::Status status = never_fits(*entry, now_s); !status) return status;
+  if (!entry->gone) learn(*entry);
   queue(std::move(entry));
   return {};
+}
+
+// Places are chosen for the sizes that are asked for. Often at first, then now and then, because
+// it takes milliseconds; the past fades.
+void Engine::State::learn(const Entry& entry) {
+  constexpr uint32_t kEvery = 500;
+  constexpr double kKept = 0.9;
+  if (entry.ask.gpu_classes.empty()) return;
+  Request request;
+  request.slices = entry.ask.slices;
+  request.share_millionths =
+      static_cast<uint32_t>(room.amount_of(entry.ask, entry.ask.gpu_classes[0]) / entry.ask.slices);
+  if (request.share_millionths == 0) return;
+  demand_.add(request);
+  ++asked_;
+  if (asked_ % kEvery != 0 && (asked_ >= kEvery || !std::has_single_bit(asked_))) return;
+  room.learn(demand_);
+  if (asked_ % kEvery == 0) demand_.fade(kKept);
 }
 
 bool Engine::State::withdraw(uint64_t id) {

@@ -398,7 +398,7 @@ TEST(EngineSimulation, KeepsItsRulesAtEveryStep) {
     promised += simulation.promised;
     failed += simulation.failed;
     longest_wait_s = std::max(longest_wait_s, simulation.longest_wait_s);
-    if (only != nullptr) break;
+    if (only != nullptr) return;
   }
   EXPECT_GT(reclaimed, 0U);
   EXPECT_GT(promised, 100U);

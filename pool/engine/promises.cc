@@ -261,7 +261,7 @@ void Engine::State::book_reservations(int64_t now_s) {
       room.drop_claims(booking.number, true);
       continue;
     }
-    if (booking.changes != room.changes()) choose_gpus(booking, now_s);
+    if (booking.changes != room.changes()) choose_gpus(booking);
     if (booking.from_s > now_s) continue;
     const Reservation& of = policy().reservations[booking.number];
     for (uint32_t account : of.accounts) {
@@ -275,7 +275,7 @@ void Engine::State::book_reservations(int64_t now_s) {
   ledger.set_reserved(std::move(reserved));
 }
 
-void Engine::State::choose_gpus(Booking& booking, int64_t now_s) {
+void Engine::State::choose_gpus(Booking& booking) {
   struct Option {
     int64_t free_s = 0;
     uint32_t server = 0, gpu = 0;
@@ -339,7 +339,6 @@ void Engine::State::choose_gpus(Booking& booking, int64_t now_s) {
   booking.slices = std::move(chosen);
   booking.chosen = true;
   booking.changes = room.changes();
-  (void)now_s;
 }
 
 }  // namespace tendril::pool

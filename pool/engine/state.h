@@ -122,6 +122,7 @@ class Engine::State {
   void remap(Entry& entry, const PoolPolicy& before, const PoolPolicy& after) const;
   void derive(Entry& entry);
   bool still_good(Promise& promise);
+  void learn(const Entry& entry);
   void count(Entry& entry, bool more);  // adds or removes a lease's charge everywhere
   void set_end(Entry& entry, int64_t ends_by_s);
   Charge charge_of(const Entry& entry, uint32_t gpu_class) const;
@@ -135,7 +136,7 @@ class Engine::State {
   // planner.cc
   void prepare(int64_t now_s);
   void book_reservations(int64_t now_s);
-  void choose_gpus(Booking& booking, int64_t now_s);
+  void choose_gpus(Booking& booking);
   OrderKey key_of(const Entry& entry) const;
   std::vector<Entry*> in_order(int64_t now_s);
   void plan_all(int64_t now_s, EnginePlan& plan);
@@ -198,7 +199,6 @@ class Engine::State {
   bool dirty_ = true;
   int64_t planned_all_s_ = 0;
   int64_t next_window_s_ = std::numeric_limits<int64_t>::min();
-  int64_t wall_less_now_s_ = 0;
 };
 
 }  // namespace tendril::pool
