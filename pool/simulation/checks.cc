@@ -94,8 +94,13 @@ bool Checks::was_disturbed(int64_t within_ns) const {
   return world_->now_ns() - world_->disturbed_ns() < within_ns;
 }
 
-void Checks::policy(const std::string& written) {
-  auto policy = parse_pool_policy(written, "policy", only_utc);
+// What was applied may have died with its scheduler. So the scheduler says which policy holds.
+void Checks::look_at_policy() {
+  FakeProcess* process = world_->scheduling();
+  if (process == nullptr || process->scheduler()->policy_text() == policy_text_) return;
+  policy_text_ = process->scheduler()->policy_text();
+  if (policy_text_.empty()) return;
+  auto policy = parse_pool_policy(policy_text_, "policy", only_utc);
   if (!policy.ok()) return fail("the world's policy is wrong: " + policy.status().message());
   policies_.push_back(policy.take());
   policies_ns_.push_back(world_->now_ns());
@@ -191,6 +196,7 @@ uint32_t Checks::class_of_gpu(size_t server, uint32_t gpu) {
 // What the accounts hold by the servers' books, when something was granted. A policy that was
 // changed lately may have allowed more.
 void Checks::limits(const FakeClient& client, const wire::LeaseReply& reply) {
+  look_at_policy();
   if (policies_.empty()) return;
   std::map<std::string, Amounts> used;
   const PoolPolicy& policy = policies_.back();
@@ -267,6 +273,7 @@ void Checks::claim_failed(const FakeClient& client, const Part& part, const base
 }
 
 void Checks::sweep() {
+  look_at_policy();
   books();
   gangs();
   waits();

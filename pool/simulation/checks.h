@@ -55,9 +55,6 @@ class Checks {
   const std::string& broken() const { return broken_; }
   void fail(const std::string& text);
 
-  // The policy changed at this moment.
-  void policy(const std::string& text);
-
   void heard(const FakeClient& client, const wire::News& news);
   void answered(const FakeClient& client, const base::Status& status,
                 const wire::LeaseReply& reply);
@@ -74,6 +71,7 @@ class Checks {
   void granted(const FakeClient& client, const wire::LeaseReply& reply);
   void parts(const FakeClient& client, const wire::LeaseReply& reply);
   void limits(const FakeClient& client, const wire::LeaseReply& reply);
+  void look_at_policy();
   void books();
   void gangs();
   void waits();
@@ -85,6 +83,7 @@ class Checks {
   World* const world_;
   std::string broken_;
   uint64_t accounted_ = 0;
+  std::string policy_text_;           // of the scheduler, when it was last looked at
   std::vector<PoolPolicy> policies_;  // of the last minutes, the newest last
   std::vector<int64_t> policies_ns_;  // since when
   struct Answer {

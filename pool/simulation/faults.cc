@@ -200,7 +200,6 @@ void World::apply(const std::string& text) {
     clock_.in(5 * kSecond, [this, text] { apply(text); });
     return;
   }
-  checks_.policy(text);
   command("apply", {}, text);
 }
 

@@ -94,7 +94,8 @@ TEST(Simulation, EverythingFailsAllTheTime) {
 TEST(Simulation, TwentyFourDaysOfTwoHundredServers) {
   if (!is_long()) GTEST_SKIP() << "TENDRIL_SIMULATION=long runs it";
   WorldOptions options;
-  options.length_ns = 24 * kDay;
+  const char* days = getenv("TENDRIL_SIMULATION_DAYS");
+  options.length_ns = (days != nullptr ? atoi(days) : 24) * kDay;
   options.servers = 200;
   options.users = 300;
   options.mean_run_ns = 3 * kHour;
