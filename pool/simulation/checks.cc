@@ -67,6 +67,15 @@ void Truth::ordered_to_end(const FakeServer& server, const FakeLease& lease,
   }
 }
 
+// A lease that its client has and uses is not to be taken back.
+void Truth::cancelled(const FakeServer& server, const FakeLease& lease) {
+  const FakeClient* client = world_->client(lease.client);
+  if (client == nullptr || !client->runs_whole()) return;
+  if (world_->was_released(number_of(lease.entry.pool_lease_id))) return;
+  world_->checks().fail("lease " + text(lease.entry.pool_lease_id) + " on " + server.name() +
+                        " was taken back from client " + text(client->id()) + ", which uses it");
+}
+
 int64_t Truth::crashed_ns(const std::string& server) const {
   const auto found = crashed_ns_.find(server);
   return found == crashed_ns_.end() ? INT64_MIN / 2 : found->second;

@@ -35,6 +35,7 @@ class Truth {
   void crashed(const FakeServer& server);
   void acknowledged(const FakeServer& server, const wire::BookEntry& entry);
   void ordered_to_end(const FakeServer& server, const FakeLease& lease, const wire::Order& order);
+  void cancelled(const FakeServer& server, const FakeLease& lease);
   const std::map<Key, Ended>& all() const { return ended_; }
   int64_t crashed_ns(const std::string& server) const;
   // The last time that a part of that lease of the pool ended.

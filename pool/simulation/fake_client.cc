@@ -126,6 +126,7 @@ void FakeClient::claim(size_t index) {
   if (std::all_of(parts_.begin(), parts_.end(), [](const Part& each) { return each.claimed; })) {
     ++step_;
     state_ = ClientState::kRunning;
+    if (!runs_whole()) return stop("a part ended while others were claimed");
     if (plan_.attach_after_ns != kNever) later(plan_.attach_after_ns, &FakeClient::run);
   }
 }

@@ -254,6 +254,8 @@ wire::OrderResult FakeServer::perform(const wire::Order& order, uint64_t term) {
     case wire::OrderKind::kCancel:
       status = holds_->cancel(term, order.pool_lease_id);
       if (lease != nullptr) {
+        world_->truth().cancelled(*this, *lease);
+        tell(*lease, wire::NoticeKind::kEnded, kTakenBack, 0);
         end(lease->entry.lease_id, kTakenBack);
         status = Status();
       }

@@ -227,7 +227,9 @@ void World::release() {
   }
   if (found.empty()) return;
   disturb("an administrator ends a lease");
-  command("release", {std::to_string(clock_.pick(found)), "by the administrator"}, "");
+  const uint64_t lease = clock_.pick(found);
+  released_.insert(lease);
+  command("release", {std::to_string(lease), "by the administrator"}, "");
 }
 
 void World::calm_down() {

@@ -93,6 +93,7 @@ class World {
   // When something last went wrong that delays what the pool does.
   int64_t disturbed_ns() const { return disturbed_ns_; }
   void disturb(const std::string& what);
+  bool was_released(uint64_t lease) const { return released_.count(lease) != 0; }
   bool ends() const { return now_ns() >= options_.length_ns; }
 
   // Connections. 0: none could be made.
@@ -183,6 +184,7 @@ class World {
   std::deque<std::string> log_;
   bool prints_log_ = false;
   std::map<uint64_t, std::string> commands_;
+  std::set<uint64_t> released_;  // leases that an administrator ended
 };
 
 // The policy of the world, in one of several variants.
