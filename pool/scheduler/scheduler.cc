@@ -175,7 +175,10 @@ void Scheduler::State::fire(const Due& due) {
   if (timer == Timer::kStage && job.stage_due_ns == due_ns) {
     job.stage_due_ns = kNotAgain;
     if (job.recovered) {
-      settle_recovered(job, true);
+      // A client that asks again has claimed nothing, so its lease may be given up. Without one, a
+      // program may run on a server that is silent.
+      settle_recovered(job, job.committed || job.connection != 0);
+      if (jobs_.count(id) != 0 && job.recovered) set_stage(job, job.stage, kCommitAnswerNs);
     } else if (job.stage == Stage::kHolding || job.stage == Stage::kCommitting) {
       uint32_t late = kNoServer;
       for (const Part& part : job.parts) {
