@@ -17,20 +17,15 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "cli/pool/foreground.h"
 #include "config/quantity.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 
 namespace tendril::cli {
 namespace {
-
-void pass_log_on(base::LogLevel level, const char* line) {
-  const bool bad = level == base::LogLevel::kError || level == base::LogLevel::kWarning;
-  daemon::log(bad ? daemon::Level::kWarning : daemon::Level::kDebug, "%s", line);
-}
 
 // Workers start in another directory, perhaps as another user. So a file is given by its full path.
 // A bare soname stays as it is.
@@ -125,36 +120,10 @@ void end_on(int ends, int over, int stop, uint64_t drain_s, daemon::Daemon* daem
   }
 }
 
-// Until `over` is readable.
-void reload_on(int reload, int over, daemon::Daemon* daemon) {
-  pollfd waits[] = {{reload, POLLIN, 0}, {over, POLLIN, 0}};
-  while (poll(waits, 2, -1) >= 0 || errno == EINTR) {
-    if (waits[1].revents != 0) return;
-    signalfd_siginfo signal;
-    if (waits[0].revents == 0 || read(reload, &signal, sizeof signal) != sizeof signal) continue;
-    const base::Status ignored = daemon->reload();  // it has written the reason to the log
-    (void)ignored;
-  }
-}
-
 }  // namespace
 
 int serve(const ServeOptions& options) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  sigset_t reloads;
-  sigemptyset(&reloads);
-  sigaddset(&reloads, SIGHUP);
-  // Blocked before the first thread starts, so that every thread inherits it.
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
-  sigprocmask(SIG_BLOCK, &reloads, nullptr);
-  const base::Fd end(signalfd(-1, &ends, SFD_CLOEXEC));
-  const base::Fd reload(signalfd(-1, &reloads, SFD_CLOEXEC));
-  if (options.verbose) daemon::set_log_level(daemon::Level::kDebug);
-  if (options.quiet) daemon::set_log_level(daemon::Level::kWarning);
-  base::set_log_sink(pass_log_on);
+  Foreground foreground(options.verbose, options.quiet);
   auto wanted = daemon_options(options);
   if (!wanted.ok()) return complain(kUsage, wanted.status());
   const auto drain_s = config::parse_duration(options.drain);
@@ -170,12 +139,15 @@ int serve(const ServeOptions& options) {
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
   const base::Fd over(eventfd(0, EFD_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));
-  std::thread reloader([&] { reload_on(reload.get(), over.get(), daemon->get()); });
+  foreground.on_reload([&daemon] {
+    const base::Status ignored = (*daemon)->reload();  // it has written the reason to the log
+    (void)ignored;
+  });
   std::thread ender(
-      [&] { end_on(end.get(), over.get(), stop.get(), drain_s.value(), daemon->get()); });
+      [&] { end_on(foreground.stop(), over.get(), stop.get(), drain_s.value(), daemon->get()); });
   (*daemon)->serve(stop.get());
   eventfd_write(over.get(), 1);
-  reloader.join();
+  foreground.end_reloads();
   ender.join();
   daemon::log(daemon::Level::kInfo, "ended");
   return 0;

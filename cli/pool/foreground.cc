@@ -42,7 +42,9 @@ Foreground::Foreground(bool verbose, bool quiet)
   base::set_log_sink(pass_log_on);
 }
 
-Foreground::~Foreground() {
+Foreground::~Foreground() { end_reloads(); }
+
+void Foreground::end_reloads() {
   eventfd_write(over_.get(), 1);
   if (reloader_.joinable()) reloader_.join();
 }

@@ -15,10 +15,12 @@ class Foreground {
   // What base/ logs goes to the process' log from now on.
   Foreground(bool verbose, bool quiet);
   ~Foreground();
-  // Becomes readable when the process is to end.
+  // A signalfd: becomes readable when the process is to end.
   int stop() const { return stop_.get(); }
-  // Calls `reload` on a thread of its own at each SIGHUP, until this object goes.
+  // Calls `reload` on a thread of its own at each SIGHUP, until end_reloads.
   void on_reload(std::function<void()> reload);
+  // `reload` is not called any more. To be called before what it uses goes.
+  void end_reloads();
 
  private:
   base::Fd stop_, reload_, over_;

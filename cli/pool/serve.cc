@@ -43,6 +43,7 @@ int pool_serve(const PoolServeOptions& options) {
     (void)ignored;
   });
   (*service)->serve(foreground.stop());
+  foreground.end_reloads();
   reception::log(reception::Level::kInfo, "ended");
   return 0;
 }
