@@ -119,7 +119,7 @@ double fifo_mean_wait_s(const std::vector<Job>& jobs, uint32_t capacity) {
   return waited_s / static_cast<double>(jobs.size());
 }
 
-PoolPolicy policy_for(const std::vector<Job>& jobs, uint32_t accounts, uint32_t capacity) {
+PoolPolicy policy_for(const std::vector<Job>& jobs, uint32_t accounts) {
   PoolPolicy policy = default_policy();
   std::vector<double> asked(accounts);
   double all = 0;
@@ -137,7 +137,6 @@ PoolPolicy policy_for(const std::vector<Job>& jobs, uint32_t accounts, uint32_t 
   }
   policy.longest_wait_s = 30 * 86'400;
   policy.fair_share_half_life_s = 86'400;
-  (void)capacity;
   return policy;
 }
 
@@ -291,7 +290,7 @@ QueueReplayResult replay_queue(const std::vector<std::vector<QueueJob>>& traces,
                                const QueueReplayOptions& options) {
   const std::vector<Job> jobs = jobs_of(traces, options);
   const uint32_t capacity = options.servers * kGpusPerServer;
-  const PoolPolicy policy = policy_for(jobs, static_cast<uint32_t>(traces.size()), capacity);
+  const PoolPolicy policy = policy_for(jobs, static_cast<uint32_t>(traces.size()));
   QueueReplayResult result = QueueRun(jobs, policy, options.servers).run();
   result.fifo_mean_wait_s = fifo_mean_wait_s(jobs, capacity);
   return result;
