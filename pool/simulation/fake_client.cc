@@ -123,6 +123,7 @@ void FakeClient::claim(size_t index) {
     return stop("a claim failed: " + slices.status().message());
   }
   part.claimed = true;
+  part.boot = world_->server(part.server).boot();
   if (std::all_of(parts_.begin(), parts_.end(), [](const Part& each) { return each.claimed; })) {
     ++step_;
     state_ = ClientState::kRunning;
@@ -133,6 +134,7 @@ void FakeClient::claim(size_t index) {
 
 void FakeClient::run() {
   for (const Part& part : parts_) {
+    if (world_->server(part.server).boot() != part.boot) continue;
     world_->server(part.server).attach(part.lease_id);
     world_->server(part.server).work(part.lease_id, std::min(plan_.run_ns, plan_.rest_after_ns));
   }
@@ -142,7 +144,10 @@ void FakeClient::run() {
 }
 
 void FakeClient::work_again() {
-  for (const Part& part : parts_) world_->server(part.server).work(part.lease_id, plan_.run_ns);
+  for (const Part& part : parts_) {
+    FakeServer& server = world_->server(part.server);
+    if (server.boot() == part.boot) server.work(part.lease_id, plan_.run_ns);
+  }
 }
 
 void FakeClient::ask_server() {
@@ -157,7 +162,8 @@ void FakeClient::ask_server() {
   }
   ++step_;
   state_ = ClientState::kRunning;
-  parts_ = {{server, *const_cast<base::Result<uint64_t>&>(lease), "", 1, true, false}};
+  parts_ = {{server, *const_cast<base::Result<uint64_t>&>(lease), "", 1, true, false,
+             world_->server(server).boot()}};
   world_->figures().granted_by_servers++;
   run();
 }
@@ -217,10 +223,9 @@ void FakeClient::gone(bool broken, const std::string& why) {
     if (!part.claimed || part.gone) continue;
     // A server notices a broken connection later than one that is closed.
     const int64_t after_ns = broken ? world_->clock().between(0, 30 * kSecond) : 20 * kMillisecond;
-    const uint64_t boot = world_->server(part.server).boot();
-    world_->clock().in(after_ns, [world = world_, part, boot, why] {
+    world_->clock().in(after_ns, [world = world_, part, why] {
       FakeServer& server = world->server(part.server);
-      if (server.boot() == boot) server.let_go(part.lease_id, why);
+      if (server.boot() == part.boot) server.let_go(part.lease_id, why);
     });
   }
   world_->client_gone(*this);

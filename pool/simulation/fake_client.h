@@ -37,6 +37,7 @@ struct Part {
   std::string secret;
   size_t slices = 0;
   bool claimed = false, gone = false;
+  uint64_t boot = 0;  // of the server, when it was claimed: numbers begin anew after that
 };
 
 class FakeClient {

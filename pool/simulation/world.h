@@ -48,6 +48,9 @@ struct WorldOptions {
   int64_t length_ns = 6 * kHour;  // then arrivals and faults stop, and all must end well
   double load = 1.1;              // of what all GPUs can serve
   Faults faults;
+  // If not: limits are looked at in calm moments only. A lease that the scheduler gave up on a
+  // silent server still counts in that server's book.
+  bool strict_limits = true;
   size_t users = 40;
   int64_t mean_run_ns = 40 * kMinute;
 };
