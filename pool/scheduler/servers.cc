@@ -186,6 +186,8 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   server->last_report_ns = now_.monotonic_ns;
   if (server->silent) {
     server->silent = false;
+    // Its connection may have lasted: then nothing else tells the engine.
+    if (server->joined) set_engine_state(*server);
     if (server->was_joined) event("back", "server " + server->record.name, "it reports again");
   }
   if (!server->silence_armed) {
