@@ -48,7 +48,7 @@ struct WorldOptions {
   int64_t length_ns = 6 * kHour;  // then arrivals and faults stop, and all must end well
   double load = 1.1;              // of what all GPUs can serve
   Faults faults;
-  // If not: limits are looked at in calm moments only. A lease that the scheduler gave up on a
+  // If not: limits are not looked at. A lease that the scheduler gave up on a
   // silent server still counts in that server's book.
   bool strict_limits = true;
   size_t users = 40;
