@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ using base::Code;
 using base::Status;
 
 constexpr int kHelpersDescriptor = 3;
+constexpr size_t kHelpersStackBytes = 256 << 10;
 constexpr int kAnswerMs = 120'000;  // the lease may wait for others
 constexpr int kWholeMs = 5'000;
 constexpr int kQueueMs = 1'000'000'000;  // for ever: who holds the lease ends, or answers
@@ -73,9 +75,9 @@ std::vector<char*> environment_of_command() {
   return kept;
 }
 
-// 0 or an errno.
-int spawn(const std::string& file, const std::vector<std::string>& arguments, int descriptor,
-          pid_t* child) {
+// Starts the command and waits for its end. 0 or an errno.
+int run_command(const std::string& file, const std::vector<std::string>& arguments,
+                int descriptor) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
@@ -94,11 +96,48 @@ int spawn(const std::string& file, const std::vector<std::string>& arguments, in
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const std::vector<char*> kept = environment_of_command();
+  pid_t child = 0;
   const int failed =
-      posix_spawnp(child, file.c_str(), &actions, &attributes, argv.data(), kept.data());
+      posix_spawnp(&child, file.c_str(), &actions, &attributes, argv.data(), kept.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
+  // It continues in a process of its own and ends at once.
+  while (failed == 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   return failed;
+}
+
+struct Helped {
+  const std::string* file;
+  const std::vector<std::string>* arguments;
+  int descriptor;
+  int failed;
+};
+
+int help(void* argument) {
+  auto* const helped = static_cast<Helped*>(argument);
+  helped->failed = run_command(*helped->file, *helped->arguments, helped->descriptor);
+  return 0;
+}
+
+// Starts the command out of the program's sight: the program gets no SIGCHLD, and its wait() finds
+// no child. A process that is executed always sends SIGCHLD to its parent. So its parent is a
+// helper, which shares this memory while this thread stands still, executes nothing, and ends
+// without a signal. 0 or an errno.
+int spawn(const std::string& file, const std::vector<std::string>& arguments, int descriptor) {
+  std::vector<char> stack(kHelpersStackBytes);
+  const uintptr_t top = reinterpret_cast<uintptr_t>(stack.data() + stack.size()) & ~uintptr_t{15};
+  Helped helped = {&file, &arguments, descriptor, 0};
+  // No handler of the program runs in the helper.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t helper = clone(help, reinterpret_cast<void*>(top), CLONE_VM | CLONE_VFORK, &helped);
+  const int cloned = helper < 0 ? errno : 0;
+  while (helper > 0 && waitpid(helper, nullptr, __WCLONE) < 0 && errno == EINTR) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return cloned != 0 ? cloned : helped.failed;
 }
 
 class CommandLessor final : public session::Lessor {
@@ -131,13 +170,12 @@ class CommandLessor final : public session::Lessor {
     if (theirs.get() == kHelpersDescriptor)
       theirs.reset(fcntl(theirs.get(), F_DUPFD_CLOEXEC, kHelpersDescriptor + 1));
     const std::string file = command();
-    pid_t child = 0;
     std::vector<std::string> words = {"lease", "hold", "--fd", std::to_string(kHelpersDescriptor)};
     for (const session::Endpoint& each : endpoints) {
       words.push_back("--server");
       words.push_back(each.text);
     }
-    const int failed = spawn(file, words, theirs.get(), &child);
+    const int failed = spawn(file, words, theirs.get());
     theirs.reset();
     if (failed != 0) {
       return Status(Code::kUnavailable,
@@ -145,10 +183,6 @@ class CommandLessor final : public session::Lessor {
                         "' that would say it does not start (" + strerror(failed) +
                         "); run the program under 'tendril run', or name the command in "
                         "TENDRIL_COMMAND");
-    }
-    // It continues in a process of its own and ends at once, so that no child is left for the
-    // program's wait().
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
     return ask(endpoint, std::move(mine), request, answer_ms);
   }

@@ -5,6 +5,7 @@ whoever changes, repeats or imitates the traffic gets."""
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -14,12 +15,36 @@ from relay import Relay
 TOKEN = "a token of more than sixteen letters"
 # Words of the programs' device code, which travels when a program begins.
 IN_CODE = (b".version", b".entry", b".visible")
+# Attaches, with a handler of SIGCHLD, while another thread waits for any child.
+CHILDLESS = """
+import ctypes, os, signal, threading, time
+seen, ended = [], threading.Event()
+signal.signal(signal.SIGCHLD, lambda number, frame: seen.append("a signal"))
+def wait():
+    while not ended.is_set():
+        try:
+            seen.append(f"child {os.waitpid(-1, os.WNOHANG)[0]}")
+        except ChildProcessError:
+            pass
+        time.sleep(0.0002)
+waiter = threading.Thread(target=wait)
+waiter.start()
+status = ctypes.CDLL("libcuda.so.1").cuInit(0)
+time.sleep(0.2)
+ended.set()
+waiter.join()
+print("cuInit", status, "seen", seen[:5])
+"""
 
 
 def attach(endpoint, program="vector_add", **environment):
     """Runs a program without a launcher; (status, all that it wrote)."""
+    return attach_command(endpoint, [PROGRAMS / program], **environment)
+
+
+def attach_command(endpoint, command, **environment):
     done = subprocess.run(
-        [PROGRAMS / program],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=120,
@@ -131,12 +156,25 @@ class SealedTest(unittest.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn("wants a token", output)
 
-    def test_a_program_without_launcher_asks_through_the_command(self):
-        server = self.serve()
+    def command_with_token(self):
         command = os.path.join(self.folder(), "tendril")
         with open(command, "w", encoding="ascii") as file:
             file.write(f'#!/bin/sh\nexport TENDRIL_TOKEN="{TOKEN}"\nexec "{TENDRIL}" "$@"\n')
         os.chmod(command, 0o755)
+        return command
+
+    def test_the_command_is_no_child_of_the_program(self):
+        server = self.serve()
+        program = [sys.executable, "-c", CHILDLESS]
+        command = self.command_with_token()
+        status, output = attach_command(server.endpoint, program, TENDRIL_COMMAND=command)
+        self.assertEqual(status, 0, output)
+        self.assertIn("cuInit 0 seen []", output)
+        eventually(lambda: len(server.workers()) <= server.warm, 10, "the session's end")
+
+    def test_a_program_without_launcher_asks_through_the_command(self):
+        server = self.serve()
+        command = self.command_with_token()
         status, output = attach(server.endpoint, TENDRIL_COMMAND=command)
         self.assertEqual(status, 0, output)
         eventually(lambda: len(server.workers()) <= server.warm, 10, "the session's end")
