@@ -99,7 +99,7 @@ base::Result<wire::LeaseReply> ConnectionHandler::claim(const wire::ClaimRequest
   const base::Status recorded =
       record("claim", request.lease_id, limits, wire::ClientInfo(), reply.status());
   if (!recorded.ok() && reply.ok()) {
-    lease_connection_closed(request.lease_id);
+    undo(request.lease_id);
     return recorded;
   }
   if (reply.ok()) listen_for(request.lease_id);
@@ -121,7 +121,7 @@ base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest
   const uint64_t lease_id = reply.ok() ? reply->lease_id : 0;
   const base::Status recorded = record("lease", lease_id, decision, request.client, reply.status());
   if (!recorded.ok() && reply.ok()) {
-    lease_connection_closed(lease_id);
+    undo(lease_id);
     return recorded;
   }
   if (reply.ok()) listen_for(lease_id);
@@ -163,7 +163,16 @@ base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
 }
 
 void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
-  // An administrator may have released it before. Then there is nothing to do.
+  const std::optional<access::Principal> owner = context_->sessions->owner_of(lease_id);
+  // Somebody may have released it before, and that was recorded then.
+  if (!context_->sessions->release(lease_id).ok()) return;
+  access::Guard::Details details;
+  if (owner) details.emplace_back("owner", owner->id);
+  (void)visitor_.record("end", lease_text(lease_id),
+                        {true, "connection", "its holder's connection closed"}, details);
+}
+
+void ConnectionHandler::undo(uint64_t lease_id) {
   const base::Status ignored = context_->sessions->release(lease_id);
   (void)ignored;
 }

@@ -61,6 +61,8 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status may_lease() const;
   // Its holder hears at this connection what becomes of the lease.
   void listen_for(uint64_t lease_id);
+  // Ends a lease that could not be recorded.
+  void undo(uint64_t lease_id);
   base::Status ask_about(access::Action action, uint64_t lease_id,
                          const access::Guard::Details& details);
   // Writes what came of a request for slices. Not kOk: it must be undone.

@@ -305,7 +305,10 @@ void Sessions::drop_session(Session* session) {
     }
     lease.sessions.erase(session->tally);
     charge_own(&lease);
-    if (lease.implicit && lease.sessions.empty()) lease.ending = true;
+    if (lease.implicit && lease.sessions.empty() && !lease.ending) {
+      lease.ending = true;
+      record_end(lease, "connection", "its last session's connection closed");
+    }
   }
   if (found != leases_.end()) {
     found->second->attached_ns = base::now_ns();
@@ -317,6 +320,13 @@ void Sessions::drop_session(Session* session) {
   sessions_.erase(session->id);  // may destroy *session
   drop_lease_if_done(lease_id);
   freed_.notify_all();
+}
+
+// Without mutex_ and not here: the disk may be slow.
+void Sessions::record_end(const Lease& lease, const char* rule, const char* why) {
+  loop_->post([guard = guard_, owner = lease.owner, id = lease.id, rule, why] {
+    guard->record(owner, "end", "lease " + std::to_string(id), {true, rule, why});
+  });
 }
 
 void Sessions::drop_lease_if_done(uint64_t lease_id) {

@@ -253,6 +253,7 @@ class Sessions {
   bool is_trimming(const std::vector<wire::SliceGrant>& slices) const;
   void trimmed();
   void end_lease(Lease* lease, const std::string& why);
+  void record_end(const Lease& lease, const char* rule, const char* why);
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);

@@ -130,6 +130,34 @@ class TwoUsers(AccessCase):
         allowed = [e["rule"] for e in self.place.entries("release") if e["allowed"]]
         self.assertEqual(allowed, ["owner", "admin"])
 
+    def test_the_end_of_a_lease_whose_holder_left_is_in_the_audit_log(self):
+        mine = self.take(ALICE, "-p", "0.25")
+        harness.end(self.running.pop())
+        end = eventually(lambda: self.place.entries("end"), 10, "the end in the audit log")[0]
+        self.assertEqual((end["id"], end["owner"]), (f"uid {ALICE}", f"uid {ALICE}"))
+        self.assertEqual((end["object"], end["rule"]), (f"lease {mine['lease']}", "connection"))
+        other = self.take(BOB, "-p", "0.25")
+        admin = self.way("administrators")
+        self.assertEqual(self.ask("release", str(other["lease"]), way=admin)[0], 0)
+        harness.end(self.running.pop())  # its connection closes after the release
+        self.assertEqual(len(self.place.entries("end")), 1)  # a release is written as a release
+
+    def test_the_end_of_a_lease_that_attaching_made_is_in_the_audit_log(self):
+        done = subprocess.run(
+            [PROGRAMS / "vector_add"],
+            capture_output=True,
+            timeout=60,
+            user=ALICE,
+            env=harness.clean_environment(
+                LD_LIBRARY_PATH=str(harness.CLIENT.parent), TENDRIL_SERVERS=self.way()[1]
+            ),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        end = eventually(lambda: self.place.entries("end"), 10, "the end in the audit log")[0]
+        attached = self.place.entries("attach")[0]
+        self.assertEqual((end["id"], end["object"]), (f"uid {ALICE}", attached["object"]))
+        self.assertEqual(end["rule"], "connection")
+
     def test_a_user_cannot_be_an_administrator(self):
         status, _, err = self.ask("ls", user=ALICE, way=self.way("administrators"))
         self.assertEqual(status, 1)
