@@ -197,6 +197,7 @@ class Queueing {
   Status claim_once(const wire::LeasePart& part, TakenLease* taken) const {
     auto endpoint = session::parse_endpoint(part.endpoint);
     if (!endpoint.ok()) return endpoint.status();
+    if (endpoint->name.empty()) endpoint->name = part.server;  // what its certificate must say
     session::ConnectOptions options = ask_.connect;
     options.answer_ms = std::max(options.answer_ms, kClaimMs);
     auto control = session::Control::connect(*endpoint, options);

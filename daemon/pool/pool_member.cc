@@ -56,6 +56,15 @@ std::string id_of(const std::string& text) {
   return id;
 }
 
+// An address that was given without a port has the one that this server listens at.
+std::string with_port(const std::string& address, uint16_t port) {
+  auto endpoint = session::parse_endpoint(address);
+  if (!endpoint.ok() || !endpoint->unix_path.empty() || endpoint->has_port) return address;
+  const bool is_v6 = endpoint->host.find(':') != std::string::npos;
+  return (endpoint->name.empty() ? "" : endpoint->name + "=") +
+         (is_v6 ? "[" + endpoint->host + "]" : endpoint->host) + ":" + std::to_string(port);
+}
+
 }  // namespace
 
 Status check_member(const PoolMember& member) {
@@ -86,7 +95,7 @@ wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& h
   wire::ServerFacts facts;
   const std::string at = port == wire::kDefaultPort ? std::string() : ":" + std::to_string(port);
   facts.name = member.name.empty() ? host + at : member.name;
-  facts.endpoint = member.advertise;
+  facts.endpoint = with_port(member.advertise, port);
   if (facts.endpoint.empty())
     facts.endpoint = (others_may_come ? host : "127.0.0.1") + ":" + std::to_string(port);
   facts.server_id = id_of(machine_id() + "\n" + facts.name + "\n" + facts.endpoint);

@@ -44,6 +44,14 @@ TEST(PoolMember, NameAndPlaceAreChosenIfNotGiven) {
   facts = facts_of_member(member, "box", 4000, false, inventory);
   EXPECT_EQ(facts.name, "gpu3");
   EXPECT_EQ(facts.endpoint, "gpu3.example:1");
+  // Without a port it is the one that the server listens at.
+  for (const auto& [given, told] : {std::pair("gpu3", "gpu3:4000"),
+                                    {"fe80::1", "[fe80::1]:4000"},
+                                    {"gpu3=[fe80::1]", "gpu3=[fe80::1]:4000"},
+                                    {"[fe80::1]:7433", "[fe80::1]:7433"}}) {
+    member.advertise = given;
+    EXPECT_EQ(facts_of_member(member, "box", 4000, false, inventory).endpoint, told);
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Endpoint {
                      // an address
   std::string host;
   uint16_t port = wire::kDefaultPort;
+  bool has_port = false;  // the user wrote it
   std::string unix_path;
 };
 base::Result<Endpoint> parse_endpoint(const std::string& text);

@@ -167,6 +167,8 @@ Result<Endpoint> parse_endpoint(const std::string& written) {
     }
   }
   if (endpoint.host.empty()) return bad("the host is missing");
+  // A bare IPv6 address ends with no port.
+  endpoint.has_port = text.size() > endpoint.host.size() && text.back() != ']';
   return endpoint;
 }
 
