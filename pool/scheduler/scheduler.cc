@@ -208,6 +208,7 @@ Effects Scheduler::State::tick(Now now) {
   refresh_policy(false);
   if (plan_due_ns_ <= now_.monotonic_ns) plan_dirty_ = true;
   if (plan_dirty_) plan();
+  hurry_reports();
   tell_waiting();
   if (now_.monotonic_ns - usage_saved_ns_ >= kUsageEveryNs) save_usage();
 

@@ -99,6 +99,9 @@ struct SchedulerOptions {
   std::string scheduler = "scheduler";
   uint64_t term = 1;
   ZoneReader zones;  // null: UTC only
+  // While somebody waits, reports are answered after this time, so that the pool hears sooner of
+  // what became free. More servers: after longer.
+  uint32_t hurried_ms = 250;
 };
 
 class Scheduler {

@@ -93,6 +93,24 @@ TEST(Scheduler, WaitsAndTellsWhy) {
   EXPECT_GE(world.answer(second)->reply.waited_s, 1u);
 }
 
+TEST(Scheduler, HearsSoonerOfWhatBecameFreeWhileSomebodyWaits) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(first);
+  world.pass(10);
+  const uint64_t calm = server.number;
+  world.pass(20);
+  EXPECT_NEAR(double(server.number - calm), 10, 1);  // nobody waits: each two seconds
+  world.ask("bob", 1, 1);
+  world.settle();
+  const uint64_t busy = server.number;
+  world.pass(20);
+  EXPECT_NEAR(double(server.number - busy), 40, 2);  // this world looks twice a second
+}
+
 TEST(Scheduler, WhoWillNotWaitIsRefused) {
   TestWorld world;
   world.add("gpu1", 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers of the pool: their reports, whether they are there, and the orders that they get. A
-// report is answered at once if there are orders, else after kReportEveryMs.
+// report is answered at once if there are orders, else after kReportEveryMs, or sooner while
+// somebody waits.
 #include <algorithm>
 
 #include "base/text.h"
@@ -203,7 +204,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   }
   if (!report.facts.empty()) take_facts(*server, report.facts[0]);
   take_book(*server, report);
-  server->reply_due_ns = now_.monotonic_ns + uint64_t(wire::kReportEveryMs) * kMillisecond;
+  server->reply_due_ns = now_.monotonic_ns + uint64_t(report_every_ms()) * kMillisecond;
   bool unsent = report.more || (!server->joined && !server->in_full);
   if (server->joined) {
     for (const auto& [id, pending] : server->orders) unsent = unsent || !pending.sent;
@@ -214,6 +215,24 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   } else {
     arm(server->reply_due_ns, Timer::kReply, server->number);
   }
+}
+
+uint32_t Scheduler::State::report_every_ms() const {
+  constexpr size_t kServersPerMs = 2;  // at most two thousand reports a second
+  const uint32_t most = uint32_t(wire::kReportEveryMs);
+  if (engine_.waiting_count() == 0) return most;
+  return std::min(most, std::max(options.hurried_ms, uint32_t(members_.size() / kServersPerMs)));
+}
+
+// When the first one begins to wait, what servers know is up to kReportEveryMs old.
+void Scheduler::State::hurry_reports() {
+  const bool waits = engine_.waiting_count() != 0;
+  if (waits && !reports_hurry_ && options.hurried_ms < uint32_t(wire::kReportEveryMs)) {
+    for (const auto& server : members_) {
+      if (server != nullptr && server->joined) reply_now_.insert(server->number);
+    }
+  }
+  reports_hurry_ = waits;
 }
 
 void Scheduler::State::lost(uint64_t connection, Now now) {

@@ -274,6 +274,8 @@ class Scheduler::State {
   void plan();
   bool may_plan(std::string* why) const;
   void tell_waiting();
+  uint32_t report_every_ms() const;
+  void hurry_reports();
   wire::News news_of(const Job& job, const EngineWaiting* waiting) const;
   std::string start_text(const EngineWaiting& waiting) const;
   int64_t wall_of(int64_t engine_s) const { return now_.wall_s + (engine_s - seconds()); }
@@ -338,6 +340,7 @@ class Scheduler::State {
   std::vector<std::unique_ptr<Member>> members_;  // by the engine's numbers; null: forgotten
   std::unordered_map<std::string, uint32_t> member_by_name_;
   std::unordered_map<uint64_t, uint32_t> member_by_connection_;
+  bool reports_hurry_ = false;  // somebody waited at the last tick
   std::set<uint32_t> reply_now_;
 
   std::map<uint64_t, Job> jobs_;
