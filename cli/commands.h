@@ -72,7 +72,7 @@ struct ServeOptions {
   std::string code_memory, packed_control, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
-  std::string hardware_slices = "auto", turns = "on", metrics;
+  std::string hardware_slices = "auto", turns = "on", metrics, metrics_token;
   uint32_t warm = 1, warm_max = 4, warm_spare = 0, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false, weak_isolation = false, allow_pageable_access = false;
 };

@@ -203,9 +203,6 @@ void CommandLine::add_serve() {
       ->type_name("SIZE");
   sub->add_flag("--allow-pageable-access", o.allow_pageable_access,
                 "Lend GPUs to others whose kernels reach all memory of their process (HMM, ATS)");
-  sub->add_option("--metrics", o.metrics,
-                  "Serve metrics over HTTP (Prometheus text) at this address")
-      ->type_name("HOST:PORT");
   add_serve_isolation(sub);
   add_serve_access(sub);
   add_serve_switches(sub);
@@ -399,6 +396,12 @@ void CommandLine::add_serve_identity(CLI::App* sub) {
 
 void CommandLine::add_serve_switches(CLI::App* sub) {
   ServeOptions& o = serve_options_;
+  sub->add_option("--metrics", o.metrics,
+                  "Serve metrics over HTTP (Prometheus text) at this address")
+      ->type_name("HOST:PORT");
+  sub->add_option("--metrics-token", o.metrics_token,
+                  "Secret that readers of metrics must say; needed beyond loopback")
+      ->type_name("FILE");
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))

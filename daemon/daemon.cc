@@ -10,6 +10,7 @@
 
 #include "access/guard.h"
 #include "base/text.h"
+#include "config/credentials.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
@@ -68,6 +69,7 @@ class DaemonImpl : public Daemon {
   lease::LeaseBook make_book() const;
   wire::ListReply list(const access::Principal* viewer, const wire::ListRequest& request);
   wire::ListReply whole_list();
+  base::Status serve_metrics();
   http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
   Status open_reception();
@@ -267,16 +269,29 @@ Status DaemonImpl::prepare() {
   if (status.ok()) status = open_reception();
   if (!status.ok()) return status;
   if (!options_.metrics.empty()) {
-    auto metrics = http::Server::start(options_.metrics, pages());
-    if (!metrics.ok())
-      return base::Status(metrics.status().code(), "--metrics: " + metrics.status().message());
-    metrics_ = metrics.take();
-    for (const std::string& address : metrics_->addresses())
-      log(Level::kInfo, "metrics on %s/metrics", address.c_str());
+    status = serve_metrics();
+    if (!status.ok()) return status;
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
   return front_->greet();
+}
+
+base::Status DaemonImpl::serve_metrics() {
+  http::Router router = pages();
+  if (!options_.metrics_token_file.empty()) {
+    auto token = config::load_token(options_.metrics_token_file, config::TokenUse::kServer);
+    if (!token.ok())
+      return base::Status(token.status().code(), "--metrics-token: " + token.status().message());
+    router.require_token(token.take());
+  }
+  auto metrics = http::Server::start(options_.metrics, std::move(router));
+  if (!metrics.ok())
+    return base::Status(metrics.status().code(), "--metrics: " + metrics.status().message());
+  metrics_ = metrics.take();
+  for (const std::string& address : metrics_->addresses())
+    log(Level::kInfo, "metrics on %s/metrics", address.c_str());
+  return base::Status();
 }
 
 http::Router DaemonImpl::pages() {

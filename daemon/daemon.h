@@ -36,7 +36,8 @@ struct DaemonOptions {
   std::string encrypt;  // "always", "untrusted" (or empty) or "never" (daemon/sealing.h)
   std::vector<std::string> trusted_networks;
   lease::SharingOptions sharing;
-  std::string metrics;  // HOST:PORT that serves metrics over HTTP; empty: none
+  std::string metrics;             // HOST:PORT that serves metrics over HTTP; empty: none
+  std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only
   IsolationWish isolation;
   std::string cgroup = "auto";  // "auto", "off", or the folder of a group (cgroups.h)
   WorkerOptions worker;

@@ -17,6 +17,8 @@ const char* reason_of(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 405:
@@ -114,6 +116,13 @@ bool parse_header(std::string_view line, Request* request) {
   return true;
 }
 
+// Empty: the header is another one.
+std::string bearer_token(std::string_view header) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (header.substr(0, kScheme.size()) != kScheme) return std::string();
+  return std::string(without_blanks(header.substr(kScheme.size())));
+}
+
 }  // namespace
 
 std::string_view Request::header(std::string_view name) const {
@@ -143,9 +152,9 @@ bool parse_request(std::string_view text, Request* request, Response* problem) {
 std::string answer_text(const Response& response) {
   return base::format(
              "HTTP/1.0 %d %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
-             "Connection: close\r\n\r\n",
+             "%sConnection: close\r\n\r\n",
              response.status, reason_of(response.status), response.type.c_str(),
-             response.body.size()) +
+             response.body.size(), response.status == 401 ? "WWW-Authenticate: Bearer\r\n" : "") +
          response.body;
 }
 
@@ -154,6 +163,9 @@ void Router::add(std::string method, std::string path, Handler handler) {
 }
 
 Response Router::route(const Request& request) const {
+  if (!token_.empty() &&
+      !base::equal_in_constant_time(token_, bearer_token(request.header("authorization"))))
+    return problem_of(401, "say the token: Authorization: Bearer TOKEN\n");
   bool found = false;
   for (const Route& route : routes_) {
     if (route.path != request.path) continue;

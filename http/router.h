@@ -46,9 +46,12 @@ class Router {
  public:
   using Handler = std::function<Response(const Request&)>;
 
+  // Whoever does not say "Authorization: Bearer TOKEN" is answered with 401, whatever it asks for.
+  void require_token(std::string token) { token_ = std::move(token); }
+  bool requires_token() const { return !token_.empty(); }
   // `path` is compared as a whole.
   void add(std::string method, std::string path, Handler handler);
-  // 404 without such a path, 405 when the path has other methods.
+  // 401 without the token, 404 without such a path, 405 when the path has other methods.
   Response route(const Request& request) const;
   // The whole answer to a complete request.
   std::string answer(std::string_view request) const;
@@ -59,6 +62,7 @@ class Router {
     Handler handler;
   };
   std::vector<Route> routes_;
+  std::string token_;  // empty: everybody may ask
 };
 
 }  // namespace tendril::http

@@ -23,5 +23,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   router.add("GET", "/metrics", [](const http::Request&) { return http::Response(); });
   const std::string answer = router.answer(text);
   TENDRIL_CHECK(answer.compare(0, 9, "HTTP/1.0 ") == 0);
+  // Without the token no handler sees anything.
+  bool reached = false;
+  http::Router closed;
+  closed.require_token("a token that is not in the corpus");
+  closed.add("GET", "/metrics", [&](const http::Request&) {
+    reached = true;
+    return http::Response();
+  });
+  const std::string refused = closed.answer(text);
+  TENDRIL_CHECK(refused.compare(0, 9, "HTTP/1.0 ") == 0);
+  TENDRIL_CHECK(!reached || text.find("a token that") != std::string_view::npos);
   return 0;
 }

@@ -74,6 +74,27 @@ TEST(Router, TheAnswerIsWholeAndSaysItsLength) {
             "Content-Length: 8\r\nConnection: close\r\n\r\nthe text");
 }
 
+TEST(Router, AnswersWhoeverSaysTheTokenOnly) {
+  Router router = sample();
+  router.require_token("sixteen letters!");
+  const auto answer = [&](const std::string& path, const std::string& header) {
+    return router.answer("GET " + path + " HTTP/1.0\r\n" + header + "\r\n");
+  };
+  for (const char* header :
+       {"", "Authorization: Bearer\r\n", "Authorization: Bearer sixteen letters?\r\n",
+        "Authorization: sixteen letters!\r\n", "Authorization: Basic sixteen letters!\r\n",
+        "Authorization: Bearer sixteen letters!!\r\n", "X: Bearer sixteen letters!\r\n"}) {
+    const std::string refused = answer("/metrics", header);
+    EXPECT_EQ(refused.substr(9, 3), "401") << header;
+    EXPECT_NE(refused.find("\r\nWWW-Authenticate: Bearer\r\n"), std::string::npos);
+    EXPECT_EQ(refused.find("the text"), std::string::npos);
+    EXPECT_EQ(answer("/none", header).substr(9, 3), "401");  // nor what there is
+  }
+  const char* const right = "authorization:  Bearer sixteen letters!\r\n";
+  EXPECT_EQ(answer("/metrics", right).substr(9, 3), "200");
+  EXPECT_EQ(answer("/none", right).substr(9, 3), "404");
+}
+
 // Requests with bytes changed, cut and repeated at random: the answer is always a whole one.
 TEST(Router, DamagedRequestsGetAnAnswer) {
   const Router router = sample();

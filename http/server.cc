@@ -34,6 +34,12 @@ base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, 
   }
   auto listeners = transport::listen_tcp(address, 0);
   if (!listeners.ok()) return listeners.status();
+  for (const transport::Listener& listener : *listeners) {
+    if (listener.loopback || server->router_.requires_token()) continue;
+    return base::Status(Code::kInvalid, "everybody who reaches " + listener.text +
+                                            " could read what it serves; give it a token "
+                                            "(--metrics-token FILE), or listen on 127.0.0.1");
+  }
   server->listeners_ = listeners.take();
   server->stop_.reset(eventfd(0, EFD_CLOEXEC));
   if (!server->stop_.valid())

@@ -18,7 +18,8 @@ namespace tendril::http {
 
 class Server {
  public:
-  // `address`: HOST:PORT; port 0 lets the kernel choose.
+  // `address`: HOST:PORT; port 0 lets the kernel choose. Beyond loopback the router must require a
+  // token.
   static base::Result<std::unique_ptr<Server>> start(const std::string& address, Router router);
   ~Server();
   // "http://127.0.0.1:9433", one for each address that the name has.

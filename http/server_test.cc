@@ -94,6 +94,16 @@ TEST_F(ServerTest, ARequestWithoutEndIsRefused) {
   EXPECT_NE(hear(fd).find(" 431 "), std::string::npos);
 }
 
+TEST(Server, BeyondLoopbackItNeedsAToken) {
+  const base::Status refused = Server::start("0.0.0.0:0", Router()).status();
+  EXPECT_EQ(refused.code(), base::Code::kInvalid);
+  EXPECT_NE(refused.message().find("give it a token"), std::string::npos) << refused.message();
+  Router router;
+  router.require_token("sixteen letters!");
+  EXPECT_TRUE(Server::start("0.0.0.0:0", std::move(router)).ok());
+  EXPECT_TRUE(Server::start("127.0.0.1:0", Router()).ok());
+}
+
 TEST(Server, AnAddressNeedsAPort) {
   EXPECT_EQ(Server::start("127.0.0.1", Router()).status().code(), base::Code::kInvalid);
 }

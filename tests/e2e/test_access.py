@@ -11,6 +11,8 @@ import socket
 import subprocess
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 
 import harness
 from harness import NO_LEASE, PROGRAMS, Server, eventually, tendril
@@ -357,6 +359,33 @@ class Starting(unittest.TestCase):
             check=False,
         )
         return done.returncode, done.stderr
+
+    def test_metrics_beyond_loopback_need_a_token(self):
+        status, err = self.serve("--metrics", "0.0.0.0:0", "--audit-log", "off")
+        self.assertEqual(status, 2, err)
+        self.assertIn("--metrics-token FILE", err)
+        with tempfile.NamedTemporaryFile("w") as short:
+            short.write("fifteen-letters")
+            short.flush()
+            status, err = self.serve("--metrics", "0.0.0.0:0", "--metrics-token", short.name)
+            self.assertEqual(status, 2, err)
+            self.assertIn("--metrics-token: the token in", err)
+
+    def test_metrics_are_for_those_who_say_the_token(self):
+        with tempfile.NamedTemporaryFile("w") as token:
+            token.write(SECRET + "\n")
+            token.flush()
+            server = Server("--metrics", "0.0.0.0:0", "--metrics-token", token.name)
+        self.addCleanup(server.stop)
+        port = re.search(r"metrics on http://0\.0\.0\.0:(\d+)", server.log())[1]
+        page = f"http://127.0.0.1:{port}/metrics"
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(page, timeout=10)
+        self.assertEqual(refused.exception.code, 401)
+        refused.exception.close()
+        asked = urllib.request.Request(page, headers={"Authorization": "Bearer " + SECRET})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            self.assertIn("tendril_", answer.read().decode())
 
     def test_a_policy_with_an_error_is_refused(self):
         place = Place("[limits]\nleases = 1\nidel = 2\n")
