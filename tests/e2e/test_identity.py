@@ -8,13 +8,16 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 import unittest
 
+import capture
 import harness
 from harness import Server, eventually, start, tendril
 
@@ -279,6 +282,72 @@ class Programs(Folders):
         status, output = self.run_alone(**self.settings)
         self.assertNotEqual(status, 0, output)
         self.assertIn("tendril", output)
+
+
+# Copies a text to the GPU, and says what it knows of its lease.
+COPIES = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+text = b"the results of the experiment. " * 4096
+statuses = [
+    cuda.cuInit(0),
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+    cuda.cuCtxSetCurrent(context),
+    cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(len(text))),
+    cuda.cuMemcpyHtoD_v2(memory, text, ctypes.c_size_t(len(text))),
+    cuda.cuCtxSynchronize(),
+]
+print("statuses", set(statuses), "lease", os.environ["TENDRIL_LEASES"], flush=True)
+"""
+
+
+@unittest.skipUnless(capture.is_allowed(), "listening to packets needs CAP_NET_RAW")
+class Line(Folders):
+    """What whoever listens to the packets learns."""
+
+    def use(self, server, **settings):
+        """Runs, lists, attaches and releases; the secret of a lease, and what was on the line."""
+        settings.update(TENDRIL_TRANSPORT="tcp", USER="wilhelmina", LOGNAME="wilhelmina")
+        with capture.Capture(server.port) as line:
+            status, out, err = tendril(
+                "run", "--", sys.executable, "-c", COPIES, server=server, **settings
+            )
+            self.assertEqual(status, 0, err)
+            self.assertIn("statuses {0}", out)
+            held = start("run", "-p", "0.1", "--", "sleep", "60", server=server, **settings)
+            self.addCleanup(harness.end, held)
+            leases = eventually(
+                lambda: json.loads(tendril("ls", "--json", server=server, **settings)[1])[
+                    "servers"
+                ][0]["leases"],
+                20,
+                "a lease",
+            )
+            number = str(leases[0]["lease"])
+            done = tendril("release", number, server=server, **settings)
+            self.assertEqual(done[0], 0, done[2])
+        return re.findall(r"[0-9a-f]{32,}", out), line.everything()
+
+    def test_it_is_not_what_people_do(self):
+        server = self.serve("a", "--pool-name", "observatory", "--encrypt", "always")
+        self.joined(server, "w", "a", "wilhelmina")
+        secrets, seen = self.use(server, TENDRIL_IDENTITY=self.folder("w"))
+        self.assertGreater(len(seen), 100_000)
+        words = ["wilhelmina", "observatory", "spiffe", "experiment", "sleep", *secrets]
+        self.assertTrue(secrets)
+        for word in words:
+            self.assertFalse(word.encode() in seen, word)
+        for secret in secrets:
+            self.assertFalse(bytes.fromhex(secret) in seen, secret)
+
+    def test_in_clear_it_is(self):
+        """So that the other test listens in the right place."""
+        server = self.enterContext(Server())
+        secrets, seen = self.use(server)
+        for word in ("wilhelmina", "experiment", "sleep"):
+            self.assertTrue(word.encode() in seen, word)
+        self.assertTrue(any(bytes.fromhex(secret) in seen for secret in secrets))
 
 
 class Secret(Folders):
