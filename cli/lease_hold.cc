@@ -169,7 +169,7 @@ int hold_lease(const HoldOptions& options) {
   for (int fd = STDERR_FILENO + 1; fd < most && fd < 65'536; ++fd) {
     if (fd != options.descriptor) close(fd);
   }
-  // The program waits for its own child only. The lease is held by another process.
+  // The library waits for its child, this process. The lease is held by another one.
   const pid_t holder = fork();
   if (holder != 0) _exit(holder < 0 ? kFailed : 0);
   setsid();
