@@ -351,6 +351,11 @@ void Scheduler::State::do_release(uint64_t connection, const Asker& who,
   Json json;
   json.whole("lease", int64_t(id));
   answer_command(connection, std::move(json));
+  if (job.recovered) {  // it may run: it counts until its servers say that it ended
+    go_on(job);
+    flush_ends();
+    if (jobs_.count(id) == 0) return;
+  }
   if (job.stage >= Stage::kGranted) return end_job(job, why);
   answer(job, Status(Code::kClosed, "request " + std::to_string(id) + " was " + why));
   drop_job(job);

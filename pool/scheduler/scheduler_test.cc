@@ -268,6 +268,36 @@ TEST(Scheduler, ALeaseOnASilentServerIsNotLostWithTheScheduler) {
   EXPECT_EQ(stored(world, "pool/grant/"), 0u);
 }
 
+// A scheduler that does not know yet whether a lease runs must not free it at once: the order to
+// end it may be lost with that scheduler.
+TEST(Scheduler, AReleasedLeaseOnASilentServerCountsUntilItEnded) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.settle();
+  world.claim(client);
+  TestServer& holder = *world.servers.at("gpu1");
+  holder.reachable = false;
+  world.begin(2);
+  world.pass(1);
+  world.command("release", {std::to_string(world.answer(client)->reply.lease_id)});
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 1'000'000u);
+  world.begin(3);
+  world.pass(60);
+  EXPECT_EQ(world.scheduler->counts().leases, 1u);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 1'000'000u);
+  world.command("release", {std::to_string(world.answer(client)->reply.lease_id)});
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 1'000'000u);
+  holder.reachable = true;
+  world.pass(5);
+  EXPECT_TRUE(holder.book.empty());
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 0u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+}
+
 TEST(Scheduler, WhatEndedWhileNoSchedulerWasThereIsRecordedOnce) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 2);

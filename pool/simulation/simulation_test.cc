@@ -87,7 +87,6 @@ TEST(Simulation, EverythingFailsAllTheTime) {
   options.servers = 8;
   options.users = 12;
   options.mean_run_ns = 10 * kMinute;
-  options.strict_limits = false;
   options.faults = many_faults(options.servers, 3 * kMinute);
   seeds(options, 1'000, is_long() ? 1'300 : 1'007);
 }
