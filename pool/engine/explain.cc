@@ -15,10 +15,6 @@ namespace {
 
 constexpr double kEarly = 0.1;  // so many leases have ended by what is called likely
 
-int64_t plus_s(int64_t at_s, int64_t lasts_s) {
-  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
-}
-
 std::string plural(uint64_t count, const std::string& one) {
   return std::to_string(count) + " " + one + (count == 1 ? "" : "s");
 }

@@ -17,10 +17,6 @@ namespace {
 // during which they are not reclaimed.
 constexpr int64_t kPlanAll_s = 5;
 
-int64_t plus_s(int64_t at_s, int64_t lasts_s) {
-  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
-}
-
 uint64_t failure_key(uint32_t shape, uint32_t gpu_class) {
   return uint64_t{shape} << 32 | gpu_class;
 }

@@ -13,10 +13,6 @@ namespace {
 
 constexpr int64_t kPromiseAnew_s = 30;
 
-int64_t plus_s(int64_t at_s, int64_t lasts_s) {
-  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
-}
-
 int64_t when_it_must(const Holder& holder) { return holder.ends_by_s; }
 
 }  // namespace

@@ -10,10 +10,6 @@ namespace tendril::pool {
 
 namespace {
 
-int64_t plus_s(int64_t at_s, int64_t lasts_s) {
-  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
-}
-
 bool overlap(int64_t from_s, int64_t to_s, int64_t other_from_s, int64_t other_to_s) {
   return from_s < other_to_s && other_from_s < to_s;
 }

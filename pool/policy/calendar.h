@@ -16,6 +16,10 @@
 namespace tendril::pool {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// So long after a moment. kNever stays what it is.
+inline int64_t plus_s(int64_t at_s, int64_t lasts_s) {
+  return lasts_s == kNever || at_s > kNever - lasts_s ? kNever : at_s + lasts_s;
+}
 
 // From `from_s` on, before `to_s`.
 struct Interval {
