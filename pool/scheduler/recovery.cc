@@ -52,9 +52,9 @@ void Scheduler::State::recover(const std::vector<std::pair<std::string, std::str
   for (const RequestRecord& request : requests) {
     if (jobs_.count(request.id) == 0) recover_request(request);
   }
-  bool any = false;
-  for (const auto& each : members_) any = any || each != nullptr;
-  planning_due_ns_ = now_.monotonic_ns + (any ? uint64_t(wire::kServerSilentMs) * kMillisecond : 0);
+  // Also without any known server: the first ones may be about to report, and what never fits is
+  // refused at once.
+  planning_due_ns_ = now_.monotonic_ns + uint64_t(wire::kServerSilentMs) * kMillisecond;
 }
 
 void Scheduler::State::recover_record(const std::string& key, const std::string& value,

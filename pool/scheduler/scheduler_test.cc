@@ -51,6 +51,25 @@ TEST(Scheduler, GrantsWhatIsFree) {
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
 }
 
+TEST(Scheduler, ANewPoolWaitsForItsFirstServer) {
+  TestWorld world;
+  const uint64_t early = world.ask("ann", 1, 1);
+  world.pass(2);
+  EXPECT_EQ(world.answer(early), nullptr);
+  ASSERT_FALSE(world.news[early].empty());
+  EXPECT_NE(world.news[early].back().text.find("still reporting"), std::string::npos);
+  world.add("gpu1", 1);
+  world.pass(1);
+  ASSERT_NE(world.answer(early), nullptr);
+  EXPECT_TRUE(world.answer(early)->status.ok()) << world.answer(early)->status.message();
+
+  TestWorld empty;
+  const uint64_t hopeless = empty.ask("ann", 1, 1);
+  empty.pass(11);
+  ASSERT_NE(empty.answer(hopeless), nullptr);
+  EXPECT_FALSE(empty.answer(hopeless)->status.ok());
+}
+
 TEST(Scheduler, AGangIsGrantedWholeOrNotAtAll) {
   TestWorld world;
   TestServer& one = world.add("gpu1", 1);
