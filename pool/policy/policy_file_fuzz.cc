@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   }
   UserFacts who;
   who.user = "alice";
-  const base::Status ignored = assign(policy.value(), who).status();
+  const tendril::base::Status ignored = assign(policy.value(), who).status();
   (void)ignored;
   if (!difference(policy.value(), policy.value()).empty()) __builtin_trap();
   return 0;
