@@ -35,8 +35,13 @@ GROUPS = [
     "shares",
     "speed",
     "network",
+    "security",
+    "sealed",
+    "pauses",
+    "more",
 ]
-ON_REQUEST = {"shares", "speed", "network"}  # minutes of the GPU alone
+# Minutes of the GPU alone, and what few machines have.
+ON_REQUEST = {"shares", "speed", "network", "security", "sealed", "pauses", "more"}
 BUILT_GROUPS = {
     "runtime",
     "libraries",
@@ -146,32 +151,23 @@ def framework_programs():
     ]
 
     def script(group, name, *args, limit_s=90, env=None, alone=False):
+        folder = "libraries" if group == "more" else "frameworks"
         out.append(
             Program(
                 group,
                 " ".join([name, *args]),
-                ["{python}", f"{{here}}/frameworks/{name}.py", *args],
+                ["{python}", f"{{here}}/{folder}/{name}.py", *args],
                 limit_s=limit_s,
                 env=FRAMEWORK_ENV | (env or {}),
                 alone=alone,
             )
         )
 
-    for name in (
-        "torch_matmul",
-        "torch_conv",
-        "torch_train",
-        "torch_streams",
-        "torch_graph",
-        "torch_attention",
-        "torch_loader",
-        "torch_resnet",
-        "torch_models",
-        "torch_numeric",
-        "torch_processes",
-        "torch_profiler",
-    ):
-        script("torch", name)
+    parts = (
+        "matmul conv train streams graph attention loader resnet models numeric processes profiler"
+    )
+    for part in parts.split():
+        script("torch", f"torch_{part}")
     script("torch", "torch_compile", limit_s=150)
     script("torch", "torch_compile", "autotune", limit_s=180)
     script("torch", "torch_extension", limit_s=180)
@@ -192,6 +188,7 @@ def framework_programs():
     script("transformers", "gpt2_generate")
     script("transformers", "transformers_models", limit_s=150)
     script("nvml", "nvml_users")
+    out += libraries_and_tools(script)
     out.append(
         Program(
             "runtimes",
@@ -202,6 +199,30 @@ def framework_programs():
     out.append(Program("nvml", "nvidia-smi -L", ["nvidia-smi", "-L"]))
     out.append(Program("nvml", "nvidia-smi", ["nvidia-smi"], compare="pass", pattern="NVIDIA-SMI"))
     return out
+
+
+def libraries_and_tools(script):
+    """The group `more`: what few programs need. Packages that the machine lacks are carried
+    (`prepare --packages`)."""
+    where = {"PYTHONPATH": "{here}/frameworks:{bin}/../packages"}
+    more = lambda name, env=None: script("more", name, limit_s=150, env=where | (env or {}))
+    for name in ("numba_checks", "cuda_python", "torch_libraries", "quantized_checks"):
+        more(name)
+    fixed = {"XLA_FLAGS": "--xla_gpu_autotune_level=0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    more("jax_libraries", fixed)
+    more("rapids_memory")
+    more("opencl_facts")
+    return [
+        Program(
+            "more",
+            "developer_tools",
+            ["{python}", "{here}/libraries/developer_tools.py", "{bin}/programs/vector_add"],
+            compare="pass",
+            pattern=r"alone/without_tool PASS 0",
+            limit_s=150,
+            env=where,
+        )
+    ]
 
 
 def sample_lines(path: pathlib.Path):

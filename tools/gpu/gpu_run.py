@@ -30,13 +30,19 @@ import compare
 import network
 import parcels
 import parts
+import pauses
 import report
+import sealed
+import security
 import shares
 import sides as side_room
 import speed
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+# Groups that need the GPU for themselves and have a function of their own.
+OWN_SERVERS = {"shares", "security", "sealed", "pauses"}
+ALONE = {"network": network, "security": security, "sealed": sealed, "pauses": pauses}
 
 
 def options():
@@ -45,9 +51,7 @@ def options():
     parser.add_argument(
         "--only",
         default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
-        help="groups, comma separated: "
-        + everything
-        + " (shares, speed and network only when named)",
+        help="groups, comma separated: " + everything + " (from shares on only when named)",
     )
     parser.add_argument(
         "--part", choices=parts.PARTS, help="the options of one part of everything (parts.py)"
@@ -295,7 +299,8 @@ class Run:
         argv = [self.expanded(word) for word in program.argv]
         attempt = f" try {before.attempts + 1}" if before else ""  # what went wrong before is kept
         label = f"{program.group}-{results['label']}{suffix}{attempt}"
-        outcome = side.run(label, argv, program.env, cwd, limit, not self.args.no_stats)
+        env = {key: self.expanded(value) for key, value in program.env.items()}
+        outcome = side.run(label, argv, env, cwd, limit, not self.args.no_stats)
         outcome.before, outcome.attempts = before, before.attempts + 1 if before else 1
         results[key or name] = outcome
         if transcript and os.path.exists(transcript):
@@ -428,7 +433,7 @@ class Run:
             HERE, self.work, self.built, self.args.only, self.args.native_build, self.logs, self.say
         )
         subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
-        if self.args.only != ["shares"]:
+        if set(self.args.only) - OWN_SERVERS:
             self.start_servers()
         self.run_programs()
         words = [word for word in self.args.match.split(",") if word]
@@ -441,9 +446,10 @@ class Run:
         if "speed" in self.args.only and self.left() > 30:
             self.say(f"---- speed, {self.left():.0f} s left")
             self.bench_text += "\n\n" + speed.measure(self, HERE, words)
-        if "network" in self.args.only and self.left() > 20:
-            self.say(f"---- network, {self.left():.0f} s left")
-            self.bench_text += "\n\n" + network.measure(self, HERE, words)
+        for group, room in ALONE.items():
+            if group in self.args.only and self.left() > 20:
+                self.say(f"---- {group}, {self.left():.0f} s left")
+                self.bench_text += "\n\n" + room.measure(self, HERE, words)
 
 
 def versions():

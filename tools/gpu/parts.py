@@ -28,6 +28,11 @@ PARTS = {
         " 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10"
         " s,kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'"
     ),
+    # What only a real driver tells about docs/security.md; sealing, pauses and checkpoints;
+    # libraries that few programs use.
+    "security": "--only security --budget 590",
+    "pauses": "--only sealed,pauses --budget 590",
+    "more": "--only more --limit 150 --budget 400",
     # Two GPUs of one host, 42 s; and 33 s.
     "two": (
         "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that take turns, with a workload that only sleeps, and the summary of their answers."""
 
+import json
 import os
 import pathlib
 import sys
@@ -9,8 +10,12 @@ import time
 import unittest
 
 import meters
+import sealed
 import sides
 import starts
+import steps
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 PROGRAM = """
 import os, sys, time
@@ -29,6 +34,39 @@ meter.Meter({{"sleep": sleeps, "end": ends, "raise": raises}}, lambda: None).ser
 
 def turn(*blocks, **more):
     return {"blocks": list(blocks), "trips": 2.0, "out": 10.0, "back": 1.0, "code": 0.0, **more}
+
+
+class Whole:
+    """Of gpu_run's Run what an experiment of several steps uses."""
+
+    def __init__(self, folder):
+        self.work = self.out = self.logs = self.binaries = pathlib.Path(folder)
+        self.said, self.facts, self.environment = [], {}, lambda: {}
+        self.say, self.left = self.said.append, lambda: 100
+
+
+class Experiments(unittest.TestCase):
+    def test_an_error_costs_its_step_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            s = steps.Steps(Whole(folder), HERE, "trial")
+            three = [
+                ("one", 10, lambda: 1),
+                ("two", 10, lambda: [][0]),
+                ("three", 10, lambda: 3),
+                ("four", 200, lambda: 4),
+            ]
+            s.run_all(three, ())
+            found = json.loads((pathlib.Path(folder) / "trial.json").read_text())["found"]
+        self.assertEqual((found["one"], found["three"]), (1, 3))
+        self.assertIn("IndexError", found["two"]["error"])
+        self.assertNotIn("four", found)  # no time left
+
+    def test_sealing_by_gigabyte_and_by_wait(self):
+        turn = {"us": 500.0, "times": 2000, "processor_s": 0.5, "served_s": 0.25}
+        copies = sealed.summary([turn] * 3, 1_000_000)
+        self.assertEqual((copies["gb_per_s"], copies["client"], copies["server"]), (2, 0.25, 0.125))
+        waits = sealed.summary([turn] * 3, 0)
+        self.assertEqual((waits["client"], waits["server"]), (250, 125))
 
 
 class Arithmetic(unittest.TestCase):

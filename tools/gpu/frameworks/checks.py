@@ -36,6 +36,16 @@ def need(name):
         skip(f"{name} is not installed")
 
 
+def want(name):
+    """A module that one check needs. Without it the check is skipped."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.split(".")[0]:
+            raise
+        raise Skipped(f"{name} is not installed") from None
+
+
 def skip(why):
     """Ends this program, which can show nothing on this machine."""
     print(f"skip: {why}", flush=True)
