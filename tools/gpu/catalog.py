@@ -47,6 +47,7 @@ BUILT_GROUPS = {
     "libraries",
     "errors",
     "two",
+    "more",
 }  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.
@@ -126,6 +127,7 @@ def own_programs(libraries_env):
         "two": ["peer_memory"],
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
         "errors": ["sticky_errors"],
+        "more": ["graph_batches"],
     }
     # The driver does not compile again what it has compiled before, and then has nothing to log.
     fixed = {"jit_logs": {"CUDA_CACHE_DISABLE": "1"}, "nvrtc_program": libraries_env}
