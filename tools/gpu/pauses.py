@@ -108,7 +108,7 @@ class Pauses(Steps):
     def checkpoint(self, server, gigabytes):
         """One program, natively or with its worker."""
         argv = self.script("checkpointed.py", gigabytes)
-        process = self.begin(server, f"checkpointed-{gigabytes}", argv)
+        process = self.begin(server, f"checkpointed-{gigabytes}", argv, alone=True)
         ready = self.asked(process, "ready", 60)
         if "error" in ready:
             process.end(1)

@@ -43,9 +43,9 @@ TAKEN = [
     ("pinned", 16, 30),
 ]
 # The same without a bound in a slice of so much memory.
-QUOTA = "3G"
+QUOTA, QUOTA_OF_TINY = "3G", "1G"
 REFUSED = ["tiny", "contexts", "processes", "stack", "local", "heap", "graphs", "fatbins", "code"]
-MOST = {"tiny": 4_000_000, "graphs": 1500, "code": 200}
+MOST = {"tiny": 1_000_000, "graphs": 1500, "code": 200}
 LEARN = [
     ("torch_matmul",),
     ("torch_conv",),
@@ -94,7 +94,7 @@ class Security(Steps):
 
     def taker(self, server, way, most, share, options=()):
         argv = self.script("memory_taker.py", way, most, self.fatbin)
-        return self.begin(server, f"take-{way}", argv, share, options)
+        return self.begin(server, f"take-{way}", argv, share, options, alone=True)
 
     def memory_one(self, server, way, most, limit_s):
         """Natively (no server) or charged; bytes."""
@@ -148,7 +148,8 @@ class Security(Steps):
                 continue
             before = self.gpu.settled()
             most = MOST.get(way, 10_000)
-            process = self.taker(server, way, most, fractions.Fraction(1, 20), ("-m", QUOTA))
+            quota = QUOTA_OF_TINY if way == "tiny" else QUOTA
+            process = self.taker(server, way, most, fractions.Fraction(1, 20), ("-m", quota))
             self.asked(process, "ready", 40)
             process.tell("")
             taken = self.asked(process, "taken", 90)
@@ -156,14 +157,14 @@ class Security(Steps):
             facts[way]["charged"] = self.charged(server)
             process.tell("")
             process.end(20)
-            self.say(f"quota of {QUOTA}, {way:10} {shown(facts[way])}")
+            self.say(f"quota of {quota}, {way:10} {shown(facts[way])}")
         server.stop()
         return facts
 
     # ---- Leftovers ----
-    def one(self, server, label, argv, share=WHOLE, options=(), limit_s=60, word="found"):
-        process = self.begin(server, label, argv, share, options)
-        found = self.asked(process, word, limit_s)
+    def one(self, server, label, argv, share=WHOLE, options=(), beside=False):
+        process = self.begin(server, label, argv, share, options, alone=not beside)
+        found = self.asked(process, "found", 60)
         process.end(10)
         return found
 
@@ -183,12 +184,15 @@ class Security(Steps):
                 other = self.begin(at, "leftovers-beside", argv, fractions.Fraction(1, 4), options)
                 self.asked(other, "begun", 40)
             facts[name] = {
-                what: self.one(at, f"leftovers-{what}", self.script("leftovers.py", what), *rest)
-                for what, *rest in (
-                    ("write", share, options),
-                    ("read", share, options),
-                    ("again", share, options),
+                what: self.one(
+                    at,
+                    f"leftovers-{what}",
+                    self.script("leftovers.py", what),
+                    share,
+                    options,
+                    beside=other is not None,
                 )
+                for what in ("write", "read", "again")
             }
             if other:
                 sides.end_group(other.process)
@@ -197,7 +201,7 @@ class Security(Steps):
         for name, at in (("native", None), ("ours", server)):
             worker = self.begin(at, "work", self.script("leftovers.py", "work", 6), half)
             self.asked(worker, "begun", 40)
-            looked = self.one(at, "look", self.script("leftovers.py", "look", 3), half)
+            looked = self.one(at, "look", self.script("leftovers.py", "look", 3), half, beside=True)
             facts[f"beside a neighbour, {name}"] = looked
             self.asked(worker, "found", 20)
             worker.end(5)
@@ -230,7 +234,8 @@ class Security(Steps):
         for case in listed.stdout.split():
             facts[case] = {}
             for name, at in (("native", None), ("ours", server)):
-                process = self.begin(at, f"stale-{case}", self.script("stale_handles.py", case))
+                argv = self.script("stale_handles.py", case)
+                process = self.begin(at, f"stale-{case}", argv, alone=True)
                 answer = self.asked(process, "answers", 30)
                 process.end(10)
                 status = process.process.returncode

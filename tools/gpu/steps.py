@@ -67,8 +67,11 @@ class Steps(Tenants):
         folder = "probes" if (self.here / "probes" / name).exists() else "frameworks"
         return [self.python, "-B", str(self.here / folder / name), *map(str, words)]
 
-    def begin(self, server, label, argv, share=WHOLE, options=(), environment=None):
-        """A program natively (no server) or as a tenant; see tenants.Process."""
+    def begin(self, server, label, argv, share=WHOLE, options=(), environment=None, alone=False):
+        """A program natively (no server) or as a tenant; see tenants.Process. `alone`: when the
+        server's former tenants have ended."""
+        if server and alone:
+            self.await_nobody(server)
         return self.start_program(server, Tenant(share, label, options), argv, environment)
 
     def asked(self, process, word, limit_s):
