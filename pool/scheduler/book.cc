@@ -13,9 +13,10 @@ using base::Code;
 
 namespace {
 
-constexpr size_t kBookMax = 8192;     // leases of one server
-constexpr uint64_t kLossGraceS = 30;  // for a program that lost a server, to stop
-constexpr size_t kEndsAtOnce = 60;    // writes that make a batch
+constexpr size_t kBookMax = 8192;                  // leases of one server
+constexpr uint64_t kLossGraceS = 30;               // for a program that lost a part, to stop
+constexpr uint64_t kLossPatienceNs = 5 * kSecond;  // for one that ends, to give all parts back
+constexpr size_t kEndsAtOnce = 60;                 // writes that make a batch
 constexpr uint64_t kIdMask = (uint64_t(1) << kIdBits) - 1;
 
 bool equal(const std::vector<wire::SliceGrant>& a, const std::vector<wire::SliceGrant>& b) {
@@ -367,7 +368,7 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
     plan_dirty_ = true;
   }
   if (job.end_why.empty()) job.end_why = base::printable(why);
-  if (last == nullptr && job.stage == Stage::kGranted && !left.empty()) tell_of_loss(job, why);
+  if (job.stage == Stage::kGranted && !left.empty()) lost_a_part(job, last == nullptr);
   save_grant(job);
   finish_if_over(job);
 }
@@ -387,17 +388,31 @@ void Scheduler::State::end_write(Write write) {
   ends_.push_back(std::move(write));
 }
 
-// A gang that lost a server: the holders of the rest hear of it. A program that can be started
-// again is.
-void Scheduler::State::tell_of_loss(Job& job, const std::string& why) {
+// A gang ends whole. A program that ends gives its parts back one after the other, so that alone is
+// no loss yet. A part that is gone without a word is: the holders of the rest hear of it at once.
+void Scheduler::State::lost_a_part(Job& job, bool suddenly) {
+  if (job.loss_told || (!suddenly && job.loss_due_ns != kNotAgain)) return;
+  if (suddenly) return end_the_rest(job);
+  job.loss_due_ns = now_.monotonic_ns + kLossPatienceNs;
+  arm(job.loss_due_ns, Timer::kLoss, job.id);
+}
+
+// First those who hold the rest are told, and a program that can be started again is. Whatever is
+// still there after the grace is ended.
+void Scheduler::State::end_the_rest(Job& job) {
+  job.loss_due_ns = kNotAgain;
+  if (job.stage != Stage::kGranted) return;
+  const std::string why = "it has lost a part: " + base::printable(job.end_why);
+  if (job.loss_told) return end_job(job, why);
+  job.loss_told = true;
   wire::Order told;
   told.kind = wire::OrderKind::kNotice;
-  told.text = "lease " + std::to_string(job.id) + " has lost a part: " + base::printable(why);
-  if (job.request.wish.requeues) {
-    told.notice = wire::NoticeKind::kRequeue;
-    told.in_s = kLossGraceS;
-  }
+  told.text = "lease " + std::to_string(job.id) + ": " + why;
+  told.in_s = kLossGraceS;
+  if (job.request.wish.requeues) told.notice = wire::NoticeKind::kRequeue;
   tell_parts(job, std::move(told));
+  job.loss_due_ns = now_.monotonic_ns + kLossGraceS * kSecond;
+  arm(job.loss_due_ns, Timer::kLoss, job.id);
 }
 
 // ---- results ----

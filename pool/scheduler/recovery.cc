@@ -192,6 +192,7 @@ void Scheduler::State::go_on(Job& job) {
   job.life = Life(shrunk, paused);
   job.stirred = shrunk || paused;
   if (missing && finish_parts(job)) return;
+  if (missing) lost_a_part(job, false);
   look_at_life(job);
 }
 

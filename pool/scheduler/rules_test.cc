@@ -105,9 +105,7 @@ TEST_F(WithPolicy, TheGrantNamesAccountAndClass) {
 }
 
 TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t client = world.start("ann", 1, 1);
   const uint64_t lease = world.answer(client)->reply.parts[0].lease_id;
   server->book.at(lease).was_attached = true;
   server->book.at(lease).idle_ns = 0;
@@ -125,9 +123,7 @@ TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
 }
 
 TEST_F(WithPolicy, UnknownUseCountsAsActive) {
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t client = world.start("ann", 1, 1);
   server->book.at(world.answer(client)->reply.parts[0].lease_id).was_attached = true;
   world.pass(60 * 60);
   EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
@@ -136,9 +132,7 @@ TEST_F(WithPolicy, UnknownUseCountsAsActive) {
 TEST_F(WithPolicy, TheLongestTimeEndsALeaseUnderAnotherSchedulerToo) {
   wire::PoolWish wish;
   wish.user_class = "batch";
-  const uint64_t client = world.ask("ann", 1, 1, wish);
-  world.settle();
-  world.claim(client);
+  world.start("ann", 1, 1, wish);
   server->book.begin()->second.was_attached = true;
   world.pass(30 * 60);
   world.begin(2);
@@ -167,9 +161,7 @@ TEST_F(WithPolicy, MovesQuota) {
 }
 
 TEST_F(WithPolicy, ADryRunTellsAndChangesNothing) {
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  world.start("ann", 1, 1);
   std::string other = kPolicy;
   const size_t at = other.find("\"vision\"\nquota");
   other.replace(at, 8, "\"sight\"");
@@ -185,9 +177,7 @@ TEST_F(WithPolicy, ADryRunTellsAndChangesNothing) {
 }
 
 TEST_F(WithPolicy, AccountingSaysWhatWasAskedAndUsed) {
-  const uint64_t client = world.ask("ann", 1, 0.5);
-  world.settle();
-  world.claim(client);
+  world.start("ann", 1, 0.5);
   wire::BookEntry& lease = server->book.begin()->second;
   lease.was_attached = true;
   lease.used_ns = 5'000'000'000;
@@ -208,9 +198,7 @@ TEST_F(WithPolicy, AccountingSaysWhatWasAskedAndUsed) {
 }
 
 TEST_F(WithPolicy, MaintenanceEndsWhatRuns) {
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  world.start("ann", 1, 1);
   EXPECT_TRUE(has(world.command("maintenance", {"gpu1", "+20m", "+2h", "new", "fans"}),
                   "\"why\":\"new fans\""));
   world.pass(16 * 60);
@@ -221,9 +209,7 @@ TEST_F(WithPolicy, MaintenanceEndsWhatRuns) {
 }
 
 TEST_F(WithPolicy, AQueueHasTheKeysThatAreDocumented) {
-  const uint64_t first = world.ask("ann", 2, 1);
-  world.settle();
-  world.claim(first);
+  world.start("ann", 2, 1);
   world.ask("bob", 1, 1);
   world.pass(2);
   const std::string queue = world.command("queue");
@@ -252,9 +238,7 @@ TEST_F(WithPolicy, ARefusalNamesTheFilterAndNothingElse) {
 
 TEST_F(WithPolicy, WhoCanNeverStartAnyMoreIsToldSo) {
   EXPECT_TRUE(has(world.command("label", {"gpu1", "room=cellar"}), "cellar"));
-  const uint64_t first = world.ask("ann", 2, 1);
-  world.settle();
-  world.claim(first);
+  world.start("ann", 2, 1);
   wire::PoolWish wish;
   wish.filter = "label.room = cellar";
   const uint64_t second = world.ask("bob", 1, 1, wish);

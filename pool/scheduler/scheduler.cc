@@ -194,6 +194,8 @@ void Scheduler::State::fire(const Due& due) {
   } else if (timer == Timer::kLife && job.life_due_ns == due_ns) {
     job.life_due_ns = kNotAgain;
     look_at_life(job);
+  } else if (timer == Timer::kLoss && job.loss_due_ns == due_ns) {
+    end_the_rest(job);
   }
 }
 

@@ -89,13 +89,42 @@ TEST(Scheduler, AGangIsGrantedWholeOrNotAtAll) {
   EXPECT_EQ(world.answer(client)->reply.parts.size(), 2u);
 }
 
+// The other parts of a gang do not stay, whoever ended the first one and whether anybody heard it.
+TEST(Scheduler, AGangThatLostAPartEnds) {
+  for (const bool with_another_scheduler : {false, true}) {
+    TestWorld world;
+    world.add("gpu1", 1);
+    TestServer& two = world.add("gpu2", 1);
+    world.settle();
+    const uint64_t client = world.start("ann", 2, 1);
+    ASSERT_EQ(world.answer(client)->reply.parts.size(), 2u);
+    const wire::LeasePart part = world.answer(client)->reply.parts[1];
+    TestServer& one = *world.servers.at(part.server);
+    TestServer& other = &one == &two ? *world.servers.at("gpu1") : two;
+    one.end(part.lease_id, "not claimed");
+    if (with_another_scheduler) world.begin(2);
+    const size_t orders = other.seen.size();
+    world.pass(4);
+    EXPECT_EQ(other.seen.size(), orders) << "it may be ending by itself";
+    world.pass(4);
+    ASSERT_EQ(other.seen.size(), orders + 1);
+    EXPECT_EQ(other.seen.back().kind, wire::OrderKind::kNotice);
+    EXPECT_EQ(other.seen.back().in_s, 30u);
+    EXPECT_NE(other.seen.back().text.find("lost a part: "), std::string::npos);
+    world.pass(25);
+    EXPECT_EQ(other.book.size(), 1u);
+    world.pass(8);
+    EXPECT_TRUE(other.book.empty());
+    EXPECT_EQ(world.scheduler->counts().leases, 0u);
+    EXPECT_EQ(stored(world, "used/"), 2u);
+  }
+}
+
 TEST(Scheduler, WaitsAndTellsWhy) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
-  const uint64_t first = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(first);
+  const uint64_t first = world.start("ann", 1, 1);
   const uint64_t second = world.ask("bob", 1, 1);
   world.pass(2);
   EXPECT_EQ(world.answer(second), nullptr);
@@ -116,9 +145,7 @@ TEST(Scheduler, HearsSoonerOfWhatBecameFreeWhileSomebodyWaits) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
-  const uint64_t first = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(first);
+  world.start("ann", 1, 1);
   world.pass(10);
   const uint64_t calm = server.number;
   world.pass(20);
@@ -164,9 +191,7 @@ TEST(Scheduler, AClientThatIsCutOffKeepsItsPlaceForAWhile) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
-  const uint64_t first = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(first);
+  const uint64_t first = world.start("ann", 1, 1);
   const uint64_t second = world.ask("bob", 1, 1, keyed('b'));
   world.pass(1);
   const uint64_t third = world.ask("cat", 1, 1, keyed('c'));
@@ -196,9 +221,7 @@ TEST(Scheduler, ASilentServerKeepsWhatItHolds) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
-  const uint64_t first = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(first);
+  world.start("ann", 1, 1);
   server.reachable = false;
   world.cut(server);
   world.pass(60);
@@ -266,9 +289,7 @@ TEST(Scheduler, ALeaseOnASilentServerIsNotLostWithTheScheduler) {
   world.add("gpu1", 1);
   world.add("gpu2", 1);
   world.settle();
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t client = world.start("ann", 1, 1);
   const std::string name = world.answer(client)->reply.parts[0].server;
   TestServer& holder = *world.servers.at(name);
   holder.reachable = false;
@@ -293,9 +314,7 @@ TEST(Scheduler, AReleasedLeaseOnASilentServerCountsUntilItEnded) {
   TestWorld world;
   world.add("gpu1", 1);
   world.settle();
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t client = world.start("ann", 1, 1);
   TestServer& holder = *world.servers.at("gpu1");
   holder.reachable = false;
   world.begin(2);
@@ -400,9 +419,7 @@ TEST(Scheduler, ReleasesALease) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
   world.settle();
-  const uint64_t client = world.ask("ann", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t client = world.start("ann", 1, 1);
   const uint64_t lease = world.answer(client)->reply.lease_id;
   EXPECT_EQ(world.command("release", {std::to_string(lease)}),
             "{\"lease\":" + std::to_string(lease) + "}");

@@ -111,6 +111,8 @@ struct Job {
   uint64_t life_due_ns = kNotAgain;
   bool reclaim = false;
   std::string reclaim_why, end_why;
+  uint64_t loss_due_ns = kNotAgain;  // a part ended: the next step against the others
+  bool loss_told = false;
   // News.
   wire::News told;
   uint64_t told_ns = 0;
@@ -172,7 +174,7 @@ class Scheduler::State {
   PolicyRecord policy_record;
 
  private:
-  enum class Timer : uint8_t { kReply, kSilence, kStage, kAbsent, kLife, kOther };
+  enum class Timer : uint8_t { kReply, kSilence, kStage, kAbsent, kLife, kLoss, kOther };
   using Due = std::tuple<uint64_t, Timer, uint64_t>;
   using CommandHandler = void (State::*)(uint64_t, const Asker&, const wire::PoolCommand&);
 
@@ -235,7 +237,8 @@ class Scheduler::State {
   Job* job_of(Member& member, const wire::BookEntry& entry);
   void part_gone(Member& member, Job& job, Part& part, const wire::BookEntry* last,
                  const std::string& why);
-  void tell_of_loss(Job& job, const std::string& why);
+  void lost_a_part(Job& job, bool suddenly);
+  void end_the_rest(Job& job);
   Write accounting(const Member& member, const Job& job, const Part& part,
                    const std::string& why) const;
   std::vector<PlacedSlice> placed(const Job& job) const;

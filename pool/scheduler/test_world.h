@@ -309,6 +309,15 @@ class TestWorld {
     pass(3);
   }
 
+  // Asks, and claims what it is given.
+  uint64_t start(const std::string& owner, uint32_t count, double share,
+                 wire::PoolWish wish = wire::PoolWish()) {
+    const uint64_t connection = ask(owner, count, share, std::move(wish));
+    settle();
+    claim(connection);
+    return connection;
+  }
+
   Now now{1'000'000'000'000, 1'700'000'000};
   uint64_t wall_rest_ns = 0, again_ns = 0;
   std::unique_ptr<Scheduler> scheduler;
