@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <set>
+
+#include "pool/life/life.h"
 
 namespace tendril::pool {
 namespace {
@@ -292,6 +296,114 @@ TEST_F(Rules, UsageOutlivesTheEngine) {
   next.restore(engine_.usage(), engine_.durations(), 5);
   EXPECT_NEAR(next.decayed_gpu_seconds(1), 4000, 10);
   EXPECT_EQ(next.decayed_gpu_seconds(0), 0);
+}
+
+// When the ladder of pool/life has ended a lease of which it is wanted back from `now_s` on, though
+// its program uses all its time.
+int64_t ended_by_life_s(const PoolPolicy& policy, int64_t granted_s, int64_t now_s) {
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  LifeFacts facts;
+  facts.granted_ns = granted_s * kSecondNs;
+  facts.use.known = facts.use.attached = true;
+  facts.can_requeue = facts.can_shrink = facts.reclaim = true;
+  facts.reclaim_why = "vision reclaims 1.0 any";
+  Life life;
+  for (int64_t now_ns = now_s * kSecondNs; now_ns != kNever;) {
+    const LifeAdvance advance =
+        life.advance(life_rules(policy.user_classes[0], policy, 0), facts, now_ns);
+    for (const LifeAction& action : advance.actions)
+      if (action.act == LifeAct::kEnd) return now_ns / kSecondNs;
+    now_ns = advance.again_ns;
+  }
+  return kNever;
+}
+
+TEST(Engine, WhatIsReclaimedIsGoneWhenItSays) {
+  const std::vector<std::pair<std::vector<Action>, uint64_t>> ladders = {
+      {{Action::kWarn, Action::kEnd}, 120},
+      {{Action::kShrink, Action::kEnd}, 0},
+      {{Action::kWarn, Action::kRequeue, Action::kEnd}, 0},
+      {{Action::kPause, Action::kEnd}, 7},
+      {{Action::kWarn, Action::kShrink, Action::kPause, Action::kRequeue, Action::kEnd}, 30}};
+  for (const auto& [steps, grace_s] : ladders) {
+    SCOPED_TRACE(std::to_string(steps.size()) + " steps, grace " + std::to_string(grace_s));
+    PoolPolicy policy = two_accounts();
+    policy.user_classes[0].preempt_mode = steps;
+    policy.user_classes[0].grace_time_s = grace_s;
+    Engine engine;
+    engine.set_policy(policy, 0, 0);
+    ASSERT_TRUE(engine.add_server(server("gpu1", 8)));
+    for (uint64_t id = 1; id <= 6; ++id) ASSERT_TRUE(engine.submit(of(1, ask(id)), 0));
+    ASSERT_EQ(engine.plan(0).starts.size(), 6U);
+    ASSERT_TRUE(engine.submit(of(0, ask(8, 3)), 100));
+    const EnginePlan plan = engine.plan(700);
+    ASSERT_EQ(plan.reclaims.size(), 1U);
+    EXPECT_EQ(plan.reclaims[0].by_s, ended_by_life_s(policy, 0, 700));
+    // A reservation takes back what has only begun, too; but not while it is exempt.
+    Reservation course;
+    course.name = "course";
+    course.gpus = {6 * kWholeGpu};
+    course.users = {"eve"};
+    course.from_s = 1000;
+    course.to_s = 2000;
+    policy.reservations = {course};
+    Engine booked;
+    ASSERT_TRUE(booked.add_server(server("gpu1", 6)));
+    booked.set_policy(policy, 0, 0);
+    booked.adopt(of(1, ask(1)), {{0, 0, kWholeGpu, kGigabyte}}, 700);
+    for (int64_t now_s = 701; now_s < 1000; now_s += 5) {
+      const EnginePlan wanted = booked.plan(now_s);
+      if (wanted.reclaims.empty()) continue;
+      EXPECT_EQ(wanted.reclaims[0].by_s, ended_by_life_s(policy, 700, now_s));
+      EXPECT_GE(wanted.reclaims[0].by_s, 1300);
+      booked.ended(1, now_s);
+      break;
+    }
+    EXPECT_EQ(booked.running_count(), 0U) << "it was never reclaimed";
+  }
+}
+
+// The cost of a decision, counted in places that are looked at: a clock would measure the machine.
+TEST(Engine, ADecisionLooksAtFewPlaces) {
+  constexpr uint32_t kServers = 1'213, kGpus = 6'212, kLeases = 10'000, kRounds = 2'000;
+  Engine engine;
+  engine.set_policy(default_policy(), 0, 0);
+  for (uint32_t i = 0; i < kServers; ++i)
+    ASSERT_TRUE(engine.add_server(server("gpu", i < kGpus % kServers ? 6 : 5)));
+  std::mt19937_64 dice(1);
+  std::vector<uint64_t> running;
+  size_t looks = 0;
+  uint64_t id = 0;
+  int64_t now_s = 0;
+  const auto start = [&] {
+    static const std::vector<uint32_t> shares = {100'000, 250'000, 400'000, 500'000, kWholeGpu};
+    Ask next = ask(++id, dice() % 10 == 0 ? 4 : 1, shares[dice() % shares.size()]);
+    next.user = "user" + std::to_string(dice() % 500);
+    next.most_s = 60 + static_cast<int64_t>(dice() % 86'400);
+    next.submitted_s = now_s;
+    next.filter_text = "counts";
+    next.filter_changes = true;  // so it is asked each time
+    next.filter = [&looks](uint32_t, uint32_t) {
+      ++looks;
+      return true;
+    };
+    ASSERT_TRUE(engine.submit(next, now_s));
+    for (const EngineStart& each : engine.plan(now_s).starts) running.push_back(each.id);
+  };
+  while (running.size() < kLeases && id < 2 * kLeases) start();
+  std::vector<size_t> of_decisions;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    now_s += 1;
+    std::swap(running[dice() % running.size()], running.back());
+    engine.ended(running.back(), now_s);
+    running.pop_back();
+    looks = 0;
+    start();
+    of_decisions.push_back(looks);
+  }
+  std::sort(of_decisions.begin(), of_decisions.end());
+  EXPECT_LE(of_decisions[kRounds / 2], 10U);
+  EXPECT_LE(of_decisions[kRounds * 99 / 100], 100U);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "pool/engine/explain.h"
 #include "pool/engine/state.h"
+#include "pool/life/life.h"
 
 namespace tendril::pool {
 
@@ -37,19 +38,13 @@ void leave_out(std::vector<uint64_t>& chosen, std::set<uint64_t>& gone,
 
 }  // namespace
 
-int64_t Engine::State::grace_s(const Entry& victim) const {
-  // As pool/life goes: the grace, then the time that each step but the last may take.
-  constexpr int64_t kShrink_s = 60;
-  const UserClass& of = policy().user_classes[victim.ask.user_class];
-  const auto grace_s = static_cast<int64_t>(std::min<uint64_t>(of.grace_time_s, 1 << 30));
-  int64_t sum_s = grace_s;
-  for (Action action : of.preempt_mode) {
-    if (action == Action::kShrink) sum_s += kShrink_s;
-    if (action == Action::kPause)
-      sum_s += static_cast<int64_t>(std::min<uint64_t>(policy().pause_limit_s, 1 << 30));
-    if (action == Action::kRequeue) sum_s += grace_s;
-  }
-  return sum_s;
+// As pool/life will do it, if the program uses all the time that it is given.
+int64_t Engine::State::gone_by_s(const Entry& victim, int64_t now_s) const {
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  const LifeRules rules = life_rules(policy().user_classes[victim.ask.user_class], policy(), 0);
+  const int64_t by_ns =
+      reclaimed_by_ns(rules, victim.started_s * kSecondNs, now_s * kSecondNs, true);
+  return by_ns == kNever ? kNever : by_ns / kSecondNs;
 }
 
 bool Engine::State::reclaimable(const Entry& victim, const Entry& entry, uint32_t gpu_class,
@@ -141,7 +136,7 @@ bool Engine::State::reclaim_for(Entry& entry, uint32_t gpu_class, int64_t now_s,
 void Engine::State::reclaim(Entry& victim, uint64_t for_id, const std::string& why, int64_t now_s,
                             EnginePlan& plan) {
   victim.reclaimed = true;
-  const int64_t by_s = std::min(victim.ends_by_s, now_s + grace_s(victim));
+  const int64_t by_s = std::min(victim.ends_by_s, gone_by_s(victim, now_s));
   set_end(victim, by_s);
   plan.reclaims.push_back(EngineReclaim{victim.ask.id, for_id, by_s, why});
 }
@@ -159,7 +154,7 @@ void Engine::State::reclaim_for_reservations(int64_t now_s, EnginePlan& plan) {
         if (lease.reclaimed || !lease.charged || lease.ends_by_s <= booking.from_s ||
             may_use(lease, booking.number) ||
             !policy().user_classes[lease.charge.user_class].reclaimable ||
-            booking.from_s > now_s + grace_s(lease))
+            booking.from_s > gone_by_s(lease, now_s))
           continue;
         reclaim(lease, 0, "reservation " + policy().reservations[booking.number].name, now_s, plan);
       }

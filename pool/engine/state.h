@@ -169,7 +169,7 @@ class Engine::State {
   void reclaim_for_reservations(int64_t now_s, EnginePlan& plan);
   void reclaim(Entry& victim, uint64_t for_id, const std::string& why, int64_t now_s,
                EnginePlan& plan);
-  int64_t grace_s(const Entry& victim) const;
+  int64_t gone_by_s(const Entry& victim, int64_t now_s) const;
   bool reclaimable(const Entry& victim, const Entry& entry, uint32_t gpu_class,
                    int64_t now_s) const;
 
