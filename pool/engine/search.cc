@@ -280,16 +280,23 @@ EarliestPlace Room::earliest_from(const Seeker& seeker, uint32_t gpu_class,
       continue;
     }
     if (of_server.size() < slices) continue;
-    std::sort(of_server.begin(), of_server.end(), before);
-    of_server.resize(slices);
-    if (best.empty() || of_server.back().at_s < best.back().at_s) best = of_server;
+    std::nth_element(of_server.begin(), of_server.begin() + (slices - 1), of_server.end(), before);
+    if (best.empty() || of_server[slices - 1].at_s < best[slices - 1].at_s) best = of_server;
   }
   EarliestPlace earliest;
   if (best.size() < slices) return earliest;
-  std::partial_sort(best.begin(), best.begin() + slices, best.end(), before);
+  std::nth_element(best.begin(), best.begin() + (slices - 1), best.end(), before);
+  earliest.at_s = best[slices - 1].at_s;
+  earliest.after_id = best[slices - 1].after_id;
+  // Of all that are free by then, those that are free last: others may use the rest until then, and
+  // beyond.
+  std::erase_if(best, [&](const Option& option) { return option.at_s > earliest.at_s; });
+  std::partial_sort(best.begin(), best.begin() + slices, best.end(),
+                    [](const Option& left, const Option& right) {
+                      return std::tie(right.at_s, left.server, left.gpu) <
+                             std::tie(left.at_s, right.server, right.gpu);
+                    });
   best.resize(slices);
-  earliest.at_s = best.back().at_s;
-  earliest.after_id = best.back().after_id;
   for (const Option& option : best)
     earliest.slices.push_back(slice_on(option.server, option.gpu, request));
   return earliest;

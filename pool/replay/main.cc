@@ -138,10 +138,12 @@ int run_queue(int count, char** words) {
   }
   const pool::QueueReplayResult result = pool::replay_queue(traces, options);
   std::printf(
-      "queue: %zu jobs, mean wait %.0f s, FIFO with backfill %.0f s, Jain %.3f over %zu hours, "
-      "%zu heads, %zu late, %zu of %zu inside the told range\n",
+      "queue: %zu jobs, mean wait %.0f s, FIFO with backfill %.0f s, Jain %.3f over %zu hours "
+      "(%.3f over the %zu in which all wait), %zu heads, %zu late, %zu of %zu inside the told "
+      "range\n",
       result.jobs, result.mean_wait_s, result.fifo_mean_wait_s, result.jain, result.hours,
-      result.promised, result.late, result.inside, result.told);
+      result.jain_waiting, result.hours_waiting, result.promised, result.late, result.inside,
+      result.told);
   return 0;
 }
 

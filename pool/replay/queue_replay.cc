@@ -10,6 +10,7 @@
 #include <set>
 
 #include "pool/engine/engine.h"
+#include "pool/engine/usage.h"
 
 namespace tendril::pool {
 
@@ -153,7 +154,11 @@ double jain(const std::vector<double>& values) {
 class QueueRun {
  public:
   QueueRun(const std::vector<Job>& jobs, const PoolPolicy& policy, uint32_t servers)
-      : jobs_(jobs), policy_(policy) {
+      : jobs_(jobs),
+        policy_(policy),
+        gpus_(servers * kGpusPerServer),
+        asked_gpus_(policy.accounts.size()),
+        due_(policy.accounts.size()) {
     engine_.set_policy(policy, 0, 0);
     for (uint32_t i = 0; i < servers; ++i) {
       EngineServer server;
@@ -169,8 +174,12 @@ class QueueRun {
     while (next < jobs_.size() || !ends_.empty()) {
       int64_t now_s = next < jobs_.size() ? jobs_[next].arrival_s : kNever;
       if (!ends_.empty()) now_s = std::min(now_s, ends_.begin()->first);
-      for (; !ends_.empty() && ends_.begin()->first <= now_s; ends_.erase(ends_.begin()))
-        engine_.ended(ends_.begin()->second, now_s);
+      count_due(now_s);
+      for (; !ends_.empty() && ends_.begin()->first <= now_s; ends_.erase(ends_.begin())) {
+        const Job& job = jobs_[ends_.begin()->second - 1];
+        engine_.ended(job.id, now_s);
+        asked_gpus_[job.account] -= job.gpus;
+      }
       const size_t first = next;
       for (; next < jobs_.size() && jobs_[next].arrival_s <= now_s; ++next) submit(jobs_[next]);
       for (const EngineStart& start : engine_.plan(now_s).starts) {
@@ -180,11 +189,16 @@ class QueueRun {
         waiting_[job.account] -= 1;
         check_told(job.id, now_s);
       }
-      if (next != first || now_s >= looked_s_ + kHour_s) look(now_s, next != first);
+      if (next != first || now_s >= looked_s_ + kHour_s)
+        look(now_s, next != first, next < jobs_.size());
     }
     result_.jobs = jobs_.size();
     result_.mean_wait_s = waited_s / static_cast<double>(jobs_.size());
-    result_.jain = result_.hours == 0 ? 1 : jains_ / static_cast<double>(result_.hours);
+    const auto mean = [](double sum, size_t hours) {
+      return hours == 0 ? 1 : sum / static_cast<double>(hours);
+    };
+    result_.jain = mean(jains_, result_.hours);
+    result_.jain_waiting = mean(jains_waiting_, result_.hours_waiting);
     return result_;
   }
 
@@ -203,7 +217,33 @@ class QueueRun {
     ask.slices = job.gpus;
     ask.most_s = job.most_s;
     ask.submitted_s = job.arrival_s;
-    if (engine_.submit(ask, job.arrival_s)) waiting_[job.account] += 1;
+    if (!engine_.submit(ask, job.arrival_s)) return;
+    waiting_[job.account] += 1;
+    asked_gpus_[job.account] += job.gpus;
+  }
+
+  // Adds what each account was due since the last call.
+  void count_due(int64_t now_s) {
+    std::vector<double> due(due_.size());
+    std::vector<bool> content(due_.size());
+    double rest = gpus_;
+    for (bool changed = true; changed;) {
+      changed = false;
+      double weights = 0;
+      for (size_t i = 0; i < due.size(); ++i)
+        if (!content[i]) weights += policy_.accounts[i].over_quota_weight;
+      const double all = rest;
+      for (size_t i = 0; i < due.size(); ++i) {
+        if (content[i]) continue;
+        due[i] = all * policy_.accounts[i].over_quota_weight / weights;
+        if (asked_gpus_[i] > due[i]) continue;
+        due[i] = asked_gpus_[i];
+        content[i] = changed = true;
+        rest -= due[i];
+      }
+    }
+    for (size_t i = 0; i < due.size(); ++i)
+      due_[i].advance(now_s, due[i], policy_.fair_share_half_life_s);
   }
 
   void check_told(uint64_t id, int64_t now_s) {
@@ -218,7 +258,7 @@ class QueueRun {
     told_.erase(told);
   }
 
-  void look(int64_t now_s, bool arrived) {
+  void look(int64_t now_s, bool arrived, bool more) {
     if (arrived || now_s >= looked_s_ + kHour_s)
       for (const EngineWaiting& each : engine_.waiting(now_s)) {
         Told& told = told_.emplace(each.id, Told{each.start_from_s, each.start_to_s, kNever, false})
@@ -229,19 +269,28 @@ class QueueRun {
       }
     if (now_s < looked_s_ + kHour_s) return;
     looked_s_ = now_s;
-    std::vector<double> parts;
+    std::vector<double> parts, parts_of_due;
     for (uint32_t i = 0; i < policy_.accounts.size(); ++i) {
       if (waiting_[i] <= 0) somebody_idle_s_ = now_s;
-      parts.push_back(engine_.decayed_gpu_seconds(i) / policy_.accounts[i].over_quota_weight);
+      const double used = engine_.decayed_gpu_seconds(i);
+      parts.push_back(used / policy_.accounts[i].over_quota_weight);
+      if (due_[i].gpu_seconds() > 0) parts_of_due.push_back(used / due_[i].gpu_seconds());
+    }
+    if (more) {
+      jains_ += jain(parts_of_due);
+      ++result_.hours;
     }
     // Who asked for nothing during a half-life has used little, and nobody kept it from more.
     if (now_s - somebody_idle_s_ < static_cast<int64_t>(policy_.fair_share_half_life_s)) return;
-    jains_ += jain(parts);
-    ++result_.hours;
+    jains_waiting_ += jain(parts);
+    ++result_.hours_waiting;
   }
 
   const std::vector<Job>& jobs_;
   const PoolPolicy& policy_;
+  const double gpus_;
+  std::vector<double> asked_gpus_;  // by account, of those that wait or run
+  std::vector<DecayedUsage> due_;
   Engine engine_;
   QueueReplayResult result_;
   std::multimap<int64_t, uint64_t> ends_;
@@ -249,7 +298,7 @@ class QueueRun {
   std::map<uint64_t, Told> told_;
   int64_t looked_s_ = 0;
   int64_t somebody_idle_s_ = 0;
-  double jains_ = 0;
+  double jains_ = 0, jains_waiting_ = 0;
 };
 
 }  // namespace

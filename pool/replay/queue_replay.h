@@ -35,12 +35,17 @@ struct QueueReplayResult {
   size_t jobs = 0;
   double mean_wait_s = 0;
   double fifo_mean_wait_s = 0;  // FIFO with backfill that counts GPUs and knows no places
-  double jain = 1;              // mean over hours when all accounts have waited for a half-life
-  size_t hours = 0;             // of those
-  size_t promised = 0;          // requests that were heads
-  size_t late = 0;              // that started after the time they were first told
-  size_t told = 0;              // requests that were told a range when they came
-  size_t inside = 0;            // that started inside it
+  // Jain's index of what accounts used over what they were due, mean over all hours until the last
+  // arrival. At every moment an account is due its part of the GPUs by weight, but no more than it
+  // asks for then; what it leaves is the others'. Both sums decay with the half-life.
+  double jain = 1;
+  size_t hours = 0;
+  double jain_waiting = 1;   // of usage over weight, when all accounts have waited for a half-life
+  size_t hours_waiting = 0;  // of those
+  size_t promised = 0;       // requests that were heads
+  size_t late = 0;           // that started after the time they were first told
+  size_t told = 0;           // requests that were told a range when they came
+  size_t inside = 0;         // that started inside it
 };
 
 // Each trace is an account, entitled to its part of what all ask for. A trace names steps, not
