@@ -48,9 +48,6 @@ struct WorldOptions {
   int64_t length_ns = 6 * kHour;  // then arrivals and faults stop, and all must end well
   double load = 1.1;              // of what all GPUs can serve
   Faults faults;
-  // If not: limits are not looked at. A lease that the scheduler gave up on a
-  // silent server still counts in that server's book.
-  bool strict_limits = true;
   size_t users = 40;
   int64_t mean_run_ns = 40 * kMinute;
 };
@@ -88,7 +85,7 @@ class World {
   size_t process_count() const { return options_.processes; }
   FakeProcess& process(size_t index) { return *processes_[index]; }
   bool schedules(size_t process) const;
-  // The process whose term is the highest of those that schedule now; null: none.
+  // The process that schedules now; of several, the one with the highest term. Null: none does.
   FakeProcess* scheduling();
   FakeClient* client(uint64_t id);
   const std::map<uint64_t, std::unique_ptr<FakeClient>>& clients() const { return clients_; }
