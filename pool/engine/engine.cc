@@ -123,6 +123,7 @@ bool Engine::State::still_good(Promise& promise) {
   const auto found = waiting.find(promise.id);
   if (found == waiting.end() || found->second->gone || promise.gpu_class == kNoClass) return false;
   promise.charge = charge_of(*found->second, promise.gpu_class);
+  promise.charge.amount = amount_of(promise.slices);
   promise.then = then_of(promise);
   return fits_beside_promises(promise) &&
          room.free_by(promise.slices, found->second->ask.packed, promise.at_s);

@@ -226,12 +226,17 @@ bool Engine::State::delays_a_promise(const Entry& entry, const Charge& charge, i
   const Promise* own = promise_of(entry.ask.id);
   for (Promise& promise : promises_) {
     if (promise.id == entry.ask.id || ends_by_s <= promise.at_s) continue;
-    // What was promised earlier is counted there already, and goes first.
-    if (own != nullptr && own->at_s <= promise.at_s) continue;
+    // What was promised earlier is counted there already, and goes first. Elsewhere than promised
+    // it may count as more.
+    const bool earlier = own != nullptr && own->at_s <= promise.at_s;
+    if (earlier && charge.amount <= own->charge.amount) continue;
     if (charge.gpu_class != promise.gpu_class && charge.user != promise.charge.user) continue;
+    const bool counted = own != nullptr && meets(*own, promise);
+    if (counted) ledger.remove(promise.then, own->charge);
     ledger.add(promise.then, charge);
     const bool delayed = lacks_then(promise);
     ledger.remove(promise.then, charge);
+    if (counted) ledger.add(promise.then, own->charge);
     if (delayed) return true;
   }
   return false;

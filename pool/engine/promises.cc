@@ -75,8 +75,7 @@ bool Engine::State::keeps(const Promise& promise, int64_t now_s) {
 bool Engine::State::start_as_promised(Entry& entry, int64_t now_s, EnginePlan& plan) {
   const Promise* own = promise_of(entry.ask.id);
   if (own == nullptr || own->by_force || now_s < own->at_s || !keeps(*own, now_s)) return false;
-  Charge charge = own->charge;
-  charge.amount = amount_of(own->slices);
+  const Charge charge = own->charge;
   if (const auto lacking = ledger.lacks(ledger.use(), charge);
       lacking && (lacking->what != Lack::kFull || lacking->kept))
     return false;
@@ -179,6 +178,7 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
     promise.reclaiming = own != nullptr && own->reclaiming;
     promise.slices = place.slices;
     promise.charge = charge;
+    promise.charge.amount = amount_of(place.slices);  // as it will count there
     promise.most_s = entry.most_s;
     promise.then = then_of(promise);
     if (!by_force && !fits_beside_promises(promise)) continue;
