@@ -75,37 +75,61 @@ set(TENDRIL_QUICK_ALONE
   view/pool.cc transport/sealed/wide_gcm.cc transport/sealed/records.cc
   session/lane/service.cc session/lane/service_bulk.cc scheduler/store_thread.cc
   pool/filter/pattern.cc identity/providers.cc daemon/sessions_attach.cc daemon/probe.cc
-  daemon/packed_servers.cc cli/servers.cc cli/queueing.cc)
+  daemon/packed_servers.cc cli/servers.cc cli/queueing.cc client/core/lessor.cc
+  softgpu/ptx/handlers/handlers_image.cc softgpu/ptx/handlers/handlers_matrix.cc)
 
-# Compiles a library's files several at a time, because most of a file's time goes into headers.
-# clang only: g++ has precompiled headers. Call it after all targets. `rooms`: whose libraries. The
-# client's are not among them: tests/cost counts instructions of code as it is released.
+# Compiles the libraries of these rooms several files at a time, because most of a file's time goes
+# into headers. Call it after all targets. Never for the client's libraries as they are released,
+# because tests/cost counts their instructions.
 function(tendril_quick_libraries)
-  if(NOT TENDRIL_QUICK_BUILD OR NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  if(NOT TENDRIL_QUICK_BUILD)
     return()
   endif()
   foreach(room IN LISTS ARGN)
     if(NOT IS_DIRECTORY ${CMAKE_SOURCE_DIR}/${room})
       continue()
     endif()
-    get_property(targets DIRECTORY ${CMAKE_SOURCE_DIR}/${room} PROPERTY BUILDSYSTEM_TARGETS)
+    tendril_targets_below(${CMAKE_SOURCE_DIR}/${room} targets)
     foreach(target IN LISTS targets)
       get_target_property(kind ${target} TYPE)
-      if(NOT kind STREQUAL "STATIC_LIBRARY")
-        continue()
+      if(kind MATCHES "^(STATIC|OBJECT)_LIBRARY$")
+        tendril_quick_library(${target})
       endif()
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-      foreach(alone IN LISTS TENDRIL_QUICK_ALONE)
-        set_source_files_properties(${CMAKE_SOURCE_DIR}/${alone} TARGET_DIRECTORY ${target}
-          PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      endforeach()
-      get_target_property(sources ${target} SOURCES)
-      foreach(source IN LISTS sources)
-        if(source MATCHES "^scheduler/" AND room STREQUAL "pool")
-          set_source_files_properties(${CMAKE_SOURCE_DIR}/pool/${source} TARGET_DIRECTORY ${target}
-            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-        endif()
-      endforeach()
     endforeach()
+  endforeach()
+endfunction()
+
+# The same for rooms whose libraries only tests use, because the portable build makes the program
+# that users run. They are optimised less.
+function(tendril_quick_tested_libraries)
+  tendril_quick_libraries(${ARGN})
+  if(NOT TENDRIL_QUICK_BUILD OR NOT TENDRIL_PORTABLE)
+    return()
+  endif()
+  foreach(room IN LISTS ARGN)
+    tendril_targets_below(${CMAKE_SOURCE_DIR}/${room} targets)
+    foreach(target IN LISTS targets)
+      get_target_property(kind ${target} TYPE)
+      if(kind STREQUAL "STATIC_LIBRARY")
+        target_compile_options(${target} PRIVATE -O1)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+function(tendril_quick_library target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # it takes a file that is included for a header
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+  get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} OUTPUT_VARIABLE path)
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${path})
+    if(path IN_LIST TENDRIL_QUICK_ALONE)
+      set_source_files_properties(${CMAKE_SOURCE_DIR}/${path} TARGET_DIRECTORY ${target}
+        PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
   endforeach()
 endfunction()
