@@ -20,6 +20,7 @@ MAY_INCLUDE = {
     "session": {"base", "wire", "transport"},
     "gpu": {"base", "api"},
     "softgpu": {"base", "api"},
+    "softnccl": {"base", "api"},
     "client": {"base", "wire", "config", "lease", "transport", "session", "api"},
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
     "http": {"base", "transport"},
@@ -106,7 +107,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
-OWNING += ("store", "scheduler")
+OWNING += ("store", "scheduler", "softnccl")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked
@@ -269,11 +270,12 @@ def is_declaration(line, match):
 def vendor_names(path, source):
     """Only the rooms that stand in for a vendor's library may export its names."""
     room = path.split("/", 1)[0]
-    if room in ("client", "softgpu", "tests", "tools", "bench", "demo") or room not in MAY_INCLUDE:
+    doubles = ("softgpu", "softnccl")
+    if room in ("client", *doubles, "tests", "tools", "bench", "demo") or room not in MAY_INCLUDE:
         return []
     bare = cpp_reader.strip_comments(source)
     return [
-        f"{path}:{bare.count(chr(10), 0, m.start()) + 1}: only client/ and softgpu/ export names"
+        f"{path}:{bare.count(chr(10), 0, m.start()) + 1}: only client/ and the doubles export names"
         for m in re.finditer(
             r'visibility\s*\(\s*"default"\s*\)|extern\s+"C"\s+[\w\s*]*\b(cu|nvml)[A-Z]\w*\s*\(',
             bare,

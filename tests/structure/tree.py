@@ -18,6 +18,7 @@ ROOMS = (
     "worker",
     "gpu",
     "softgpu",
+    "softnccl",
     "access",
     "identity",
     "reception",
