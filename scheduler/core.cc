@@ -26,8 +26,9 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kOwn = 1;
 // Events within this time are planned for together.
 constexpr uint64_t kTickEveryNs = 2 * kMs;
-constexpr size_t kPartBytes = 768u << 10;  // of a long answer in one message
-constexpr char kMore[] = "more";           // the verb that asks for the rest
+constexpr uint64_t kUndecidedEveryNs = 2'000 * kMs;  // who waits hears a sign of life
+constexpr size_t kPartBytes = 768u << 10;            // of a long answer in one message
+constexpr char kMore[] = "more";                     // the verb that asks for the rest
 
 pool::Now now_of(uint64_t now_ns) { return {now_ns, static_cast<int64_t>(time(nullptr))}; }
 
@@ -227,7 +228,11 @@ void Core::run() {
     const uint64_t now_ns = base::now_ns();
     answer_held(now_ns, false);
     const bool due = now_ns >= again_ns_ || (touched_ && now_ns >= ticked_ns_ + kTickEveryNs);
-    if (scheduler_ != nullptr && due && is_certain(now_ns)) tick(now_ns);
+    if (scheduler_ == nullptr) continue;
+    if (!is_certain(now_ns))
+      tell_undecided(now_ns);
+    else if (due)
+      tick(now_ns);
   }
 }
 
@@ -242,6 +247,24 @@ void Core::tick(uint64_t now_ns) {
 // ---- election ----
 
 bool Core::is_certain(uint64_t now_ns) const { return now_ns < certain_until_ns_; }
+
+Status Core::may_decide() const {
+  if (scheduler_ == nullptr || is_certain(base::now_ns())) return Status();
+  return Status(
+      Code::kUnavailable,
+      options_.scheduler + " decides nothing until the pool's store answers it; what runs goes on");
+}
+
+void Core::tell_undecided(uint64_t now_ns) {
+  if (now_ns < undecided_told_ns_ + kUndecidedEveryNs) return;
+  undecided_told_ns_ = now_ns;
+  wire::News news;
+  news.text = may_decide().message();
+  shorten(&news.text);
+  for (auto& [connection, link] : links_) {
+    if (link.submitted && link.later.valid()) link.later.tell(news);
+  }
+}
 
 Status Core::elsewhere() const {
   std::string text = options_.scheduler + " stands by";
@@ -367,6 +390,8 @@ void Core::take_lease(const Visit& visit, const wire::LeaseRequest& request, Lat
       guard_->record(visit.who, "request", std::string(), decision, details).status();
   if (!recorded.ok()) return later.refuse(recorded);
   if (scheduler_ == nullptr) return later.refuse(elsewhere());
+  const Status decides = may_decide();
+  if (!decides.ok()) return later.refuse(decides);
   link_for(visit.connection, std::move(later))->submitted = true;
   scheduler_->submitted(visit.connection, asker_of(visit, request.client.user), request,
                         now_of(base::now_ns()));
@@ -387,6 +412,8 @@ void Core::take_command(const Visit& visit, const wire::PoolCommand& command, La
     return send_answer(visit.connection, {visit.connection, Status(), std::move(link->rest)});
   }
   if (scheduler_ == nullptr) return later.refuse(elsewhere());
+  const Status decides = may_decide();
+  if (!decides.ok()) return later.refuse(decides);
   link_for(visit.connection, std::move(later));
   scheduler_->command(visit.connection, asker_of(visit, std::string()), command,
                       now_of(base::now_ns()));

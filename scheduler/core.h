@@ -107,6 +107,10 @@ class Core final : public StoreEvents {
   // Of a connection that waits; invalid if none does.
   session::Later waiting(uint64_t connection);
   bool is_certain(uint64_t now_ns) const;
+  // Not ok: this process schedules, but the store has been silent for so long that another may be
+  // elected. Then nothing is decided, and what comes waits or is refused.
+  base::Status may_decide() const;
+  void tell_undecided(uint64_t now_ns);
   base::Status elsewhere() const;
   std::vector<uint8_t> standby_orders() const;
 
@@ -118,7 +122,8 @@ class Core final : public StoreEvents {
   // The thread's own.
   std::unique_ptr<pool::Scheduler> scheduler_;
   uint64_t term_ = 0, certain_until_ns_ = 0, again_ns_ = 0, ticked_ns_ = 0;
-  bool touched_ = false;  // events came since the last tick
+  uint64_t undecided_told_ns_ = 0;  // to all who wait, the last time
+  bool touched_ = false;            // events came since the last tick
   std::string policy_, holder_;
   std::unordered_map<uint64_t, Link> links_;
   std::deque<Held> held_;  // reports that a standby answers later; the first is due first

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "session/control/attach.h"
+#include "store/testing/faulty.h"
 #include "store/testing/memory.h"
 #include "wire/pool.h"
 
@@ -24,7 +25,9 @@ using wire::Request;
 // A scheduler that serves on a thread of its own.
 class Process {
  public:
-  Process(const std::shared_ptr<store::MemoryState>& state, const std::string& name) {
+  Process(const std::shared_ptr<store::MemoryState>& state, const std::string& name)
+      : Process(std::make_unique<store::MemoryStore>(state), name) {}
+  Process(std::unique_ptr<store::Store> store, const std::string& name) {
     ServiceOptions options;
     options.name = name;
     options.front.audit_file = "off";
@@ -32,7 +35,7 @@ class Process {
     options.product_version = "9.9";
     options.timing.ttl_ms = 2000;
     options.timing.campaign_every_ms = 20;
-    auto service = Service::start(std::move(options), std::make_unique<store::MemoryStore>(state));
+    auto service = Service::start(std::move(options), std::move(store));
     EXPECT_TRUE(service.ok()) << service.status().message();
     service_ = service.take();
     thread_ = std::thread([this] { service_->serve(stop_.get()); });
@@ -197,6 +200,33 @@ TEST_F(ServiceTest, AStandbyNamesWhoSchedulesAndTakesOver) {
   EXPECT_FALSE(command(client.get(), "status").ok());
   first.reset();
   EXPECT_TRUE(eventually([&] { return second.schedules(); }));
+}
+
+TEST_F(ServiceTest, WithoutItsStoreItDecidesNothingAndSaysSo) {
+  auto opened =
+      std::make_unique<store::FaultyStore>(std::make_unique<store::MemoryStore>(state_), 1);
+  store::FaultyStore* const store = opened.get();
+  Process process(std::move(opened), "pool1");
+  ASSERT_TRUE(eventually([&] { return process.schedules(); }));
+  const std::string said = "pool1 decides nothing until the pool's store answers it";
+  auto waiting = process.connect();
+  // No server has reported, so this one waits. It hears why it goes on waiting.
+  bool gave_up = false;
+  session::LeaseWait wait{20'000, {}, -1};
+  wait.news = [&](const wire::News& news) {
+    store->set({.away = true});
+    return news.text.find(said) == std::string::npos;
+  };
+  EXPECT_FALSE(waiting->lease({}, wait, &gave_up).ok());
+  EXPECT_TRUE(gave_up);
+  auto client = process.connect();
+  const base::Status refused = client->lease({}).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_NE(refused.message().find(said), std::string::npos) << refused.message();
+  const base::Status unanswered = command(client.get(), "queue").status();
+  EXPECT_NE(unanswered.message().find(said), std::string::npos) << unanswered.message();
+  store->set({});
+  EXPECT_TRUE(eventually([&] { return command(client.get(), "queue").ok(); }));
 }
 
 TEST(Service, StartsWithARightPolicyOnly) {
