@@ -271,6 +271,17 @@ TEST_F(Rules, AvoidsAServerThatFailed) {
   EXPECT_NE(again.starts[0].slices[0].server, first);
 }
 
+TEST_F(Rules, SaysThatTheOnlyServerFailedIt) {
+  servers({1});
+  submit(ask(1));
+  ASSERT_EQ(starts(0), Ids{1});
+  engine_.failed(1, 0, 1);
+  EXPECT_TRUE(starts(1).empty());
+  EXPECT_EQ(waiting(1, 1).reason, WaitReason::kServersDown);
+  EXPECT_NE(waiting(1, 1).text.find("failed it just now"), std::string::npos);
+  EXPECT_EQ(starts(30), Ids{1});
+}
+
 TEST_F(Rules, KeepsPackedSlicesApart) {
   servers({1});
   Ask packed = ask(1, 1, 300'000);

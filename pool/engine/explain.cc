@@ -236,6 +236,14 @@ void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64
     out.text = "it might run into maintenance of the servers that are free; " + unused;
     return;
   }
+  if (seeker.avoided != nullptr) {
+    seeker.avoided = nullptr;
+    if (fits()) {
+      out.reason = WaitReason::kServersDown;
+      out.text = "a server that has room failed it just now, and is tried again soon; " + unused;
+      return;
+    }
+  }
   out.text = unused;
   if (room.ever_fits(seeker, gpu_class, false)) {
     out.reason =

@@ -342,8 +342,11 @@ void Scheduler::State::do_release(uint64_t connection, const Asker& who,
   }
   Job& job = found->second;
   if (!who.rules_all && (who.id.empty() || who.id != job.who.id)) {
-    return refuse_command(connection, Status(Code::kRefused, "lease " + std::to_string(id) +
-                                                                 " belongs to somebody else"));
+    return refuse_command(
+        connection,
+        Status(Code::kRefused, "lease " + std::to_string(id) +
+                                   " is not yours: its owner, operators and administrators may "
+                                   "release it (rule: owner-or-operator)"));
   }
   std::string why = joined_from(command.arguments, 1);
   why = "released by " + base::printable(who.name) + (why.empty() ? "" : ": " + why);
