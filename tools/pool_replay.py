@@ -33,7 +33,7 @@ P99_MOST_US = 50.0
 # Of all GPU time that there is, this is asked for. Then there is always a queue.
 QUEUE_LOADS = (0.9, 1.2)
 JAIN_LEAST = 0.95
-INSIDE_LEAST = 0.90  # of those who were told when they start
+INSIDE_LEAST = 0.90  # of all requests that heard a range of starts
 # One seed is as much as this from the mean of ten.
 ONE_SEED = 0.5, 0.1
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes find the holder of their own lease and of those that started them, and nobody else's.
+// A process finds the holder of its own lease, and of the leases of the processes that started it.
+// It finds no other holder.
 #include "session/control/lease_socket.h"
 
 #include <gtest/gtest.h>
