@@ -433,12 +433,13 @@ def records(body):
 
 
 class Control:
-    """One control connection, after hello."""
+    """One control connection, after hello. `newest`: the highest protocol that it speaks; `more`:
+    further records of its hello."""
 
-    def __init__(self, server, hears_news=False):
+    def __init__(self, server, hears_news=False, newest=PROTOCOL, more=b""):
         host, port = server.endpoint.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=20)
-        hello = number(1, PROTOCOL | PROTOCOL << 16, "<I") + record(3, "by hand")
+        hello = number(1, PROTOCOL | newest << 16, "<I") + record(3, "by hand") + more
         code, _ = self.ask(HELLO, hello + (record(7, b"\1") if hears_news else b""))
         assert code == 0, code
 

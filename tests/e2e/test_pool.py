@@ -10,24 +10,49 @@ import time
 import unittest
 
 from harness import (
+    LEASE,
+    NEWS,
     NO_LEASE,
     PROGRAMS,
+    PROTOCOL,
+    Control,
     clean_environment,
     end,
     eventually,
     needs_client,
     needs_plain_client,
+    number,
+    record,
+    records,
     start,
     tendril,
 )
 from pools import Lab, policy
+from test_pool_member import REPORT
+from test_queueing import UNKNOWN
 
 HOLD = (PROGRAMS / "hold", "8")  # and the seconds
+MISMATCH = 7
+# One slice of a quarter, by hand.
+REQUEST = number(1, 1, "<I") + record(2, [number(1, 250_000, "<I"), number(2, 0)])
 
 
 class PoolTest(unittest.TestCase):
-    def lab(self, *arguments, **more):
-        return self.enterContext(Lab(*arguments, **more))
+    LAB = None  # options of the one that the class' tests share
+
+    @classmethod
+    def setUpClass(cls):
+        if cls.LAB is not None:
+            cls.lab_ = Lab(**cls.LAB)
+            cls.addClassCleanup(cls.lab_.__exit__)
+
+    def lab(self, text=None, **more):
+        """The shared one, empty, under this policy; or one of its own."""
+        if more:
+            return self.enterContext(Lab(text=text, **more))
+        eventually(lambda: not self.lab_.leases(), 10, "the end of the last test's leases")
+        self.lab_.pools[0].apply(text or policy())
+        return self.lab_
 
     def begin(self, lab, *arguments, **environment):
         """A run in the background, which ends with the test."""
@@ -53,10 +78,7 @@ class PoolTest(unittest.TestCase):
 
 @needs_client
 class Placement(PoolTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.lab_ = Lab(options={"gpu2": ("--label", "rack=b7")})
-        cls.addClassCleanup(cls.lab_.__exit__)
+    LAB = {"options": {"gpu2": ("--label", "rack=b7")}}
 
     def test_a_gang_over_two_servers(self):
         status, out, err = self.lab_.run("-n", "2", "--", PROGRAMS / "multi_gpu")
@@ -93,6 +115,37 @@ class Placement(PoolTest):
         status, _, err = self.lab_.run("-v", "-n", "2", "-p", "0.2", "--spread", "--", "true")
         self.assertEqual((status, err.count("GPU 0 of")), (0, servers + 1), err)
 
+    def test_other_descriptions_of_the_calls_are_refused_before_a_lease(self):
+        pool = self.lab_.pools[0]
+        with Control(pool, hears_news=True) as client:
+            api = record(10, [record(1, "cuda"), number(2, 4711)])
+            code, answer = client.ask(LEASE, REQUEST + record(5, api))
+        self.assertEqual(code, MISMATCH, answer)
+        self.assertIn(b"understands this client's calls of cuda", answer)
+        self.assertIn(b"use the client of that version", answer)
+        self.assertEqual(self.lab_.leases(), [])
+
+    def test_neighbours_of_the_next_minor_version(self):
+        """A client and a server with a newer protocol and records that this build does not know."""
+        pool = self.lab_.pools[0]
+        newest = {"newest": PROTOCOL + 1, "more": UNKNOWN}
+        with Control(pool, **newest) as server, Control(pool, True, **newest) as client:
+            gpu = record(12, [number(1, 0, "<I"), record(2, "soft"), number(5, 8 << 30), UNKNOWN])
+            facts = [record(1, "newer"), record(2, "127.0.0.1:1"), record(5, "9.9"), gpu, UNKNOWN]
+            report = number(1, 7) + number(2, 1) + number(3, 1, "<B") + record(6, facts) + UNKNOWN
+            self.assertEqual(server.ask(REPORT, report)[0], 0)
+            eventually(lambda: self.lab_.states()["newer"] != "silent", 5, "the newer server")
+            client.send(LEASE, REQUEST + record(5, record(1, "server = gpu1") + UNKNOWN) + UNKNOWN)
+            kind = NEWS
+            while kind == NEWS:
+                kind, code, body = client.message()
+            self.assertEqual((kind, code), (LEASE, 0), body)
+            self.assertEqual(records(records(body)[4][0])[1], [b"gpu1"])
+        self.lab_.command("forget", "newer")
+        lease = str(self.lab_.leases()[0]["lease"])
+        self.lab_.command("release", lease)
+        eventually(lambda: not self.lab_.leases(), 10)
+
     def test_servers_send_their_users_to_the_pool(self):
         status, _, err = tendril("run", "--", "true", server=self.lab_.servers[0])
         self.assertEqual(status, NO_LEASE)
@@ -101,8 +154,10 @@ class Placement(PoolTest):
 
 @needs_client
 class Queue(PoolTest):
+    LAB = {"servers": 1}
+
     def test_who_waits_is_told_and_goes_in_order(self):
-        lab = self.lab(servers=1)
+        lab = self.lab()
         first = self.holds(lab)
         second, told = self.waits(lab, program=("sh", "-c", "echo second; sleep 1"))
         self.assertIn("tendril: waiting, position 1 of 1", told[0])
@@ -120,7 +175,7 @@ class Queue(PoolTest):
         self.assertRegex(out, r"tendril: leases \d+ \(gpu1\) after \d+ s\nthird")
 
     def test_ctrl_c_leaves_the_queue(self):
-        lab = self.lab(servers=1)
+        lab = self.lab()
         self.holds(lab)
         second, _ = self.waits(lab)
         eventually(lambda: len(lab.waiting()) == 1, 5)
@@ -137,7 +192,7 @@ class Queue(PoolTest):
 
     @needs_plain_client
     def test_without_launcher_the_first_call_waits_and_children_share(self):
-        lab = self.lab(servers=1)
+        lab = self.lab()
         first = self.holds(lab)
         _, out, _ = tendril("env", "--json", TENDRIL_SERVERS=lab.addresses)
         script = (
@@ -161,9 +216,10 @@ class Queue(PoolTest):
 
 @needs_client
 class Ends(PoolTest):
+    LAB = {"servers": 1}
+
     def test_idle_leases_end_with_a_warning(self):
         lab = self.lab(
-            servers=1,
             text=policy('idle_unused_timeout = "2s"\nidle_grace = "2s"\nidle_action = ["end"]'),
         )
         process = self.begin(lab, "--", "sleep", "60")
@@ -174,7 +230,7 @@ class Ends(PoolTest):
         self.assertEqual(out.count("tendril: "), 2, out)
 
     def test_the_longest_time(self):
-        lab = self.lab(servers=1, text=policy('warn_time = "2s"'))
+        lab = self.lab(text=policy('warn_time = "2s"'))
         script = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
         process = self.begin(lab, "--max", "4s", "--signal", "USR1@1", "--", "sh", "-c", script)
         out = process.communicate(timeout=20)[0]
@@ -182,7 +238,7 @@ class Ends(PoolTest):
         self.assertEqual(process.returncode, 0)
 
     def test_a_released_lease_says_so(self):
-        lab = self.lab(servers=1)
+        lab = self.lab()
         process = self.holds(lab)
         lease = lab.leases()[0]["lease"]
         lab.command("release", str(lease))
@@ -194,7 +250,8 @@ class Ends(PoolTest):
 @needs_client
 class Losses(PoolTest):
     def test_one_of_two_servers_is_lost(self):
-        lab = self.lab()
+        lab = self.lab(servers=2)
+        gang = self.holds(lab, "-n", "2", "-p", "0.2")
         staying = self.holds(lab, "--filter", 'server = "gpu2"', "-p", "0.5", seconds=4)
         lost = self.holds(lab, "--filter", 'server = "gpu1"', "-p", "0.5")
         lab.servers[0].kill()
@@ -203,9 +260,33 @@ class Losses(PoolTest):
         self.assertIn("(gpu2)", err)
         self.assertNotEqual(lost.wait(20), 0)
         self.assertEqual(staying.wait(20), 0)
+        # A gang is told, and its program decides whether it goes on.
+        gang.terminate()
+        self.assertIn("the program's GPUs there are lost", gang.communicate(timeout=20)[0])
+
+    def test_an_upgrade_of_one_server_after_the_other(self):
+        drains = ("--drain", "30s")
+        lab = self.lab(servers=2, options={"gpu1": drains, "gpu2": drains})
+        for index, server in enumerate(lab.servers):
+            other = lab.servers[1 - index].name
+            here = ("--filter", f'server = "{server.name}"')
+            holder = self.holds(lab, *here, "-p", "0.5", seconds=2)
+            server.process.terminate()
+            eventually(lambda server=server: self.is_draining(lab, server.name), 5, "the drain")
+            status, _, err = lab.run("-v", "-p", "0.5", "--", PROGRAMS / "vector_add")
+            self.assertEqual(status, 0, err)
+            self.assertIn(f"({other})", err)
+            self.assertEqual(holder.wait(20), 0)
+            self.assertEqual(server.process.wait(20), 0)
+            server.restart()
+            lab.await_servers()
+
+    @staticmethod
+    def is_draining(lab, name):
+        return {each["name"]: each["draining"] for each in lab.status()["servers"]}[name]
 
     def test_a_lost_server_requeues_who_asked_for_it(self):
-        lab = self.lab()
+        lab = self.lab(servers=2)
         script = 'echo "start $TENDRIL_RESTART_COUNT"; exec sleep 60'
         process = self.begin(lab, "-v", "--requeue", "--", "sh", "-c", script)
         where = process.stdout.readline()

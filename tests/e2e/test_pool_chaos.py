@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool of real processes under faults: servers with software GPUs, three schedulers, and three
-members of etcd where there is one. Each cycle kills, stops or restarts some of them while programs
-come, wait and go. The seed is printed; TENDRIL_POOL_SEED repeats it. TENDRIL_POOL_CYCLES and
-TENDRIL_POOL_SERVERS make it longer (scripts/longtest)."""
+members of etcd where there is one, with wires between all of them. Each cycle does one or two
+things to them and undoes them, while programs come, wait and go. The seed and what it does are
+printed; TENDRIL_POOL_SEED repeats it. TENDRIL_POOL_CYCLES and TENDRIL_POOL_SERVERS make it longer
+(scripts/longtest)."""
 
+import dataclasses
 import datetime
 import os
+import pathlib
 import random
 import re
 import signal
@@ -14,15 +17,22 @@ import threading
 import time
 import unittest
 
-from harness import PROGRAMS, end, eventually, listing, needs_client, start
-from pools import Etcd, Lab, policy
+from harness import NO_LEASE, PROGRAMS, end, eventually, listing, needs_client, start, tendril
+from pools import Etcd, Lab, policy, quietly
 
 CYCLES = int(os.environ.get("TENDRIL_POOL_CYCLES", "10"))
 SERVERS = int(os.environ.get("TENDRIL_POOL_SERVERS", "6"))
 SEED = int(os.environ.get("TENDRIL_POOL_SEED", "0")) or random.randrange(1, 1 << 31)
-CYCLE_S = 2.0
+CYCLE_S = 1.0 if CYCLES <= 10 else 2.0
+LONG_EVERY, LONG_S = 10, 12  # longer than servers and schedulers count as silent
 USERS = 5
 DONE, LOST, KILLED = "done", "lost", "killed"
+POLICIES = [
+    policy("max_wall = '1h'"),
+    policy("max_wall = '2h'\nmax_per_user = { leases = 3 }"),
+    policy("max_wall = '1h'", "when_no_scheduler = 'refuse'"),
+    policy("max_wal = '1h'"),  # wrong: it changes nothing
+]
 
 
 class Program:
@@ -43,8 +53,8 @@ class Program:
         out = self.process.communicate(timeout=seconds)[0]
         self.ended = time.monotonic()
         self.servers = set()
-        for line in re.findall(r"leases \d+ \(([^)]*)\)", out):
-            self.servers |= set(line.split(", "))
+        for line in re.findall(r"leases \d+ \(([^)]*)\)|the lease on (\w+) was granted", out):
+            self.servers |= set(", ".join(line).split(", "))
         if self.process.returncode == 0:
             return DONE, out
         return KILLED if self.killed else LOST, out
@@ -60,7 +70,8 @@ class Faults:
         self.spans.setdefault(name, []).append([time.monotonic(), None])
 
     def finish(self, name):
-        self.spans[name][-1][1] = time.monotonic()
+        for span in self.spans[name]:
+            span[1] = span[1] or time.monotonic()
 
     def hit(self, names, begun, ended):
         for name in names:
@@ -70,23 +81,231 @@ class Faults:
         return False
 
 
+@dataclasses.dataclass
+class Step:
+    """What one cycle does, for how long."""
+
+    deeds: list  # (name of a Deeds' method, what chooses its targets)
+    rest_s: float
+
+
+def plan(seed, cycles):
+    """The same seed gives the same steps."""
+    choice = random.Random(seed)
+    steps = []
+    for number in range(cycles):
+        names = choice.sample(Deeds.ALL, choice.choice((1, 1, 2)))
+        deeds = [(name, choice.randrange(1 << 30)) for name in names]
+        rest_s = CYCLE_S * (0.3 + choice.random())
+        if number % LONG_EVERY == LONG_EVERY // 2:
+            rest_s = LONG_S + choice.random()
+        steps.append(Step(deeds, rest_s))
+    return steps
+
+
+class Deeds:
+    """Faults, and what administrators do. Each is done to a lab, and returns (what it did, what
+    undoes it)."""
+
+    STORE = ["kill_member", "lose_quorum", "hold_member", "cut_store", "slow_store", "fill_store"]
+    ALL = [
+        *("kill_server", "stop_server", "renew_server", "drain_server", "cut_reports"),
+        *("hold_reports", "slow_reports", "cut_way", "kill_scheduler", "stop_scheduler"),
+        *("cut_scheduler", "cut_users", "hold_users", "apply_policy", *STORE),
+    ]
+
+    def __init__(self, lab, etcd, faults):
+        self.lab, self.etcd, self.faults = lab, etcd, faults
+
+    def do(self, name, seed):
+        if self.etcd is None and name in self.STORE:
+            name = "kill_scheduler"
+        what, undo = getattr(self, name)(random.Random(seed))
+        return f"{name} {what}", undo
+
+    # ---- servers. What a fault may cost programs is noted ----
+
+    def server(self, choice, is_fault=True):
+        server = choice.choice(self.lab.servers)
+        if is_fault:
+            self.faults.begin(server.name)
+        return server
+
+    def kill_server(self, choice):
+        server = self.server(choice)
+        server.kill()
+        return server.name, lambda: self.restart(server)
+
+    def stop_server(self, choice):
+        server = self.server(choice)
+        server.process.send_signal(signal.SIGSTOP)
+
+        def undo():
+            server.process.send_signal(signal.SIGCONT)
+            self.faults.finish(server.name)
+
+        return server.name, undo
+
+    def renew_server(self, choice):
+        """A rolling upgrade: it drains, and ends after two seconds at the latest."""
+        server = self.server(choice)
+        server.process.terminate()
+
+        def undo():
+            server.process.send_signal(signal.SIGCONT)  # if it was stopped, too
+            server.process.wait(30)
+            self.restart(server)
+
+        return server.name, undo
+
+    def restart(self, server):
+        if server.process.poll() is not None:
+            server.restart()
+        self.faults.finish(server.name)
+
+    def drain_server(self, choice):
+        name = self.server(choice, is_fault=False).name
+        quietly(lambda: self.lab.command("drain", name, "a test"))
+        return name, lambda: eventually(
+            lambda: quietly(lambda: self.lab.command("undrain", name)), 40, f"{name} undrained"
+        )
+
+    def on_wires(self, wires, deed):
+        for wire in wires:
+            deed(wire)
+
+        def undo():
+            for wire in wires:
+                wire.mend()
+
+        return undo
+
+    def cut_reports(self, choice):
+        server = self.server(choice, is_fault=False)
+        return server.name, self.on_wires(server.reports, lambda wire: wire.cut())
+
+    def hold_reports(self, choice):
+        server = self.server(choice, is_fault=False)
+        return server.name, self.on_wires(server.reports, lambda wire: wire.hold())
+
+    def slow_reports(self, choice):
+        server = self.server(choice, is_fault=False)
+        return server.name, self.on_wires(server.reports, lambda wire: wire.slow(0.2))
+
+    def cut_way(self, choice):
+        """Its leases end with their holders' connections."""
+        server = self.server(choice)
+        undo = self.on_wires(server.ways, lambda wire: wire.cut())
+
+        def mend():
+            undo()
+            self.faults.finish(server.name)
+
+        return server.name, mend
+
+    # ---- schedulers ----
+
+    def scheduler(self, choice):
+        index = choice.randrange(len(self.lab.pools))
+        return index, self.lab.pools[index]
+
+    def kill_scheduler(self, choice):
+        index, pool = self.scheduler(choice)
+        pool.kill()
+        return index, lambda: pool.process.poll() is None or pool.restart()
+
+    def stop_scheduler(self, choice):
+        index, pool = self.scheduler(choice)
+        pool.process.send_signal(signal.SIGSTOP)
+        return index, lambda: pool.process.send_signal(signal.SIGCONT)
+
+    def cut_scheduler(self, choice):
+        """From all servers."""
+        index, _ = self.scheduler(choice)
+        wires = [server.reports[index] for server in self.lab.servers]
+        return index, self.on_wires(wires, lambda wire: wire.cut())
+
+    def cut_users(self, choice):
+        index, pool = self.scheduler(choice)
+        return index, self.on_wires(pool.ways, lambda wire: wire.cut())
+
+    def hold_users(self, choice):
+        index, pool = self.scheduler(choice)
+        return index, self.on_wires(pool.ways, lambda wire: wire.hold())
+
+    def apply_policy(self, choice):
+        """By SIGHUP: all schedulers read the file."""
+        index = choice.randrange(len(POLICIES))
+        for pool in self.lab.pools:
+            pool.write("pool.toml", POLICIES[index])
+            if pool.process.poll() is None:
+                pool.process.send_signal(signal.SIGHUP)
+        if index == len(POLICIES) - 1:  # a scheduler that starts must find a right one
+            time.sleep(0.3)
+            for pool in self.lab.pools:
+                pool.write("pool.toml", POLICIES[0])
+        return index, lambda: None
+
+    # ---- the store ----
+
+    def kill_member(self, choice):
+        index = choice.randrange(3)
+        self.etcd.kill(index)
+        return index, lambda: self.etcd.begin(index)
+
+    def lose_quorum(self, choice):
+        indexes = choice.sample(range(3), 2)
+        self.etcd.stop(*indexes)
+        return indexes, lambda: self.etcd.go_on(*indexes)
+
+    def hold_member(self, choice):
+        """The others do not reach it."""
+        index = choice.randrange(3)
+        return index, self.on_wires([self.etcd.lines[index]], lambda wire: wire.hold())
+
+    def cut_store(self, choice):
+        """From one scheduler."""
+        index, pool = self.scheduler(choice)
+        return index, self.on_wires(pool.stores, lambda wire: wire.cut())
+
+    def slow_store(self, choice):
+        index, pool = self.scheduler(choice)
+        return index, self.on_wires(pool.stores, lambda wire: wire.slow(0.3))
+
+    def fill_store(self, _):
+        if not any(self.alarm("ACTIVATE", member) for member in range(3)):
+            return "(it was away)", lambda: None
+        return "", lambda: eventually(
+            lambda: any(self.alarm("DEACTIVATE", member) for member in range(3)), 40, "room"
+        )
+
+    def alarm(self, action, member):
+        try:
+            self.etcd.alarm(action, member)
+            return True
+        except OSError:  # it is killed, or has no quorum
+            return False
+
+
+class Plan(unittest.TestCase):
+    def test_a_seed_repeats_its_steps(self):
+        self.assertEqual(plan(SEED, CYCLES), plan(SEED, CYCLES))
+        self.assertNotEqual(plan(SEED, CYCLES), plan(SEED + 1, CYCLES))
+
+
 @needs_client
 class Chaos(unittest.TestCase):
     def setUp(self):
         print(f"pool: TENDRIL_POOL_SEED={SEED} cycles {CYCLES} servers {SERVERS}", file=sys.stderr)
-        self.choice = random.Random(SEED)
         self.faults, self.counts, self.problems = Faults(), {}, []
         self.etcd = self.enterContext(Etcd()) if Etcd.PRESENT else None
         if self.etcd is None:
             print("pool: no etcd here: the schedulers share SQLite", file=sys.stderr)
+        drains = {f"gpu{i + 1}": ("--drain", "2s") for i in range(SERVERS)}
         self.lab = self.enterContext(
-            Lab(
-                servers=SERVERS,
-                schedulers=3,
-                text=policy("max_wall = '1h'"),
-                store=self.etcd.store if self.etcd else None,
-            )
+            Lab(SERVERS, 1, 3, POLICIES[0], etcd=self.etcd, options=drains, wired=True)
         )
+        self.deeds = Deeds(self.lab, self.etcd, self.faults)
         self.stopping = threading.Event()
 
     # ---- those who use it ----
@@ -101,7 +320,7 @@ class Chaos(unittest.TestCase):
                 number = choice.choice((signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
                 program.process.send_signal(number)
             try:
-                outcome, out = program.wait(90)
+                outcome, out = program.wait(120)
             except Exception as problem:  # pylint: disable=broad-except
                 self.problems.append(f"{program.words}: {problem}")
                 end(program.process)
@@ -114,61 +333,26 @@ class Chaos(unittest.TestCase):
 
     # ---- those who break it ----
 
-    def break_server(self):
-        server = self.choice.choice(self.lab.servers)
-        self.faults.begin(server.name)
-        server.kill()
-        self.rest()
-        server.restart()
-        self.faults.finish(server.name)
-
-    def stop_server(self):
-        server = self.choice.choice(self.lab.servers)
-        self.faults.begin(server.name)
-        server.process.send_signal(signal.SIGSTOP)
-        self.rest()
-        server.process.send_signal(signal.SIGCONT)
-        self.faults.finish(server.name)
-
-    def break_scheduler(self):
-        pool = self.choice.choice(self.lab.pools)
-        pool.kill()
-        self.rest()
-        pool.restart()
-
-    def stop_scheduler(self):
-        pool = self.choice.choice(self.lab.pools)
-        pool.process.send_signal(signal.SIGSTOP)
-        self.rest()
-        pool.process.send_signal(signal.SIGCONT)
-
-    def break_store(self):
-        if self.etcd is None:
-            return self.break_scheduler()
-        index = self.choice.randrange(3)
-        self.etcd.kill(index)
-        self.rest()
-        return self.etcd.begin(index)
-
-    def lose_quorum(self):
-        if self.etcd is None:
-            return self.stop_scheduler()
-        gone = self.choice.sample(range(3), 2)
-        for index in gone:
-            self.etcd.members[index].send_signal(signal.SIGSTOP)
-        self.rest()
-        for index in gone:
-            self.etcd.members[index].send_signal(signal.SIGCONT)
-        return None
-
-    def rest(self):
-        time.sleep(CYCLE_S * (0.3 + self.choice.random()))
+    def cycle(self, number, step):
+        undos = []
+        try:
+            for name, seed in step.deeds:
+                what, undo = self.deeds.do(name, seed)
+                undos.append(undo)
+                print(f"pool: cycle {number}: {what}, {step.rest_s:.1f} s", file=sys.stderr)
+            time.sleep(step.rest_s)
+            self.check_books()
+        finally:
+            for undo in reversed(undos):
+                undo()
 
     # ---- what must hold ----
 
     def check_books(self):
         """No GPU is promised twice, by the servers' own books."""
         for server in self.lab.servers:
+            if self.is_stopped(server):
+                continue
             try:
                 gpus = listing(server, "smi")["gpus"]
             except AssertionError:
@@ -176,28 +360,29 @@ class Chaos(unittest.TestCase):
             for gpu in gpus:
                 self.assertLessEqual(gpu["share_used"], 1.0, server.name)
 
+    @staticmethod
+    def is_stopped(server):
+        stat = pathlib.Path(f"/proc/{server.process.pid}/stat")
+        return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] in "TZ"
+
     def settled(self):
         return not self.lab.leases() and not self.lab.waiting()
 
     def test_chaos(self):
-        users = [
-            threading.Thread(target=self.use, args=(self.choice.random(),)) for _ in range(USERS)
-        ]
+        seeds = random.Random(-SEED)
+        users = [threading.Thread(target=self.use, args=(seeds.random(),)) for _ in range(USERS)]
         for user in users:
             user.start()
         try:
-            kinds = [self.break_server, self.stop_server, self.break_scheduler]
-            kinds += [self.stop_scheduler, self.break_store, self.lose_quorum]
-            for _ in range(CYCLES):
-                self.choice.choice(kinds)()
-                self.check_books()
+            for number, step in enumerate(plan(SEED, CYCLES)):
+                self.cycle(number, step)
                 self.assertEqual(self.problems, [])
         finally:
             self.stopping.set()
             for user in users:
-                user.join(120)
+                user.join(150)
         self.assertEqual(self.problems, [])
-        eventually(lambda: self.quietly(self.settled), 40, "the end of all leases")
+        eventually(lambda: quietly(self.settled), 40, "the end of all leases")
         for server in self.lab.servers:
             eventually(lambda server=server: not server.leases(), 20, f"{server.name} empty")
         self.assertGreaterEqual(self.counts.get(DONE, 0), CYCLES // 2, self.counts)
@@ -211,13 +396,102 @@ class Chaos(unittest.TestCase):
         for server in self.lab.servers:
             self.assertEqual([each["lease"] for each in server.leases()], [parts[server.name]])
 
+
+QUORUM_S = int(os.environ.get("TENDRIL_POOL_QUORUM_S", "30"))
+
+
+@needs_client
+@unittest.skipUnless(Etcd.PRESENT, "etcd is not installed")
+class StoreLost(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.etcd = Etcd()
+        cls.addClassCleanup(cls.etcd.__exit__)
+        cls.lab = Lab(servers=3, schedulers=2, etcd=cls.etcd, wired=True)
+        cls.addClassCleanup(cls.lab.__exit__)
+
+    def begin(self, *arguments):
+        process = self.lab.start(*arguments)
+        self.addCleanup(end, process)
+        return process
+
     @staticmethod
-    def quietly(question):
-        """No answer is False: another scheduler is just taking over."""
+    def two_of(servers):
+        """Those that have a lease, if they are two."""
+        found = [server for server in servers if server.leases()]
+        return found if len(found) == 2 else None
+
+    def test_a_gang_that_loses_a_server_between_hold_and_commit(self):
+        """The store's answer is held up: the servers hold, and the grant is not stored."""
+        lab = self.lab
+        for pool in lab.pools:
+            for wire in pool.stores:
+                wire.hold()
+        gang = self.begin("-v", "-n", "2", "--", "echo", "together")
         try:
-            return question()
-        except AssertionError:
-            return False
+            held = eventually(lambda: self.two_of(lab.servers), 4, "two holds")[0]
+            held.kill()
+        finally:
+            for pool in lab.pools:
+                for wire in pool.stores:
+                    wire.mend()
+        # It is given the two that are left, and has nothing of the first attempt.
+        out = gang.communicate(timeout=60)[0]
+        self.assertEqual(gang.returncode, 0, out)
+        self.assertIn("together", out)
+        names = re.search(r"leases \d+ \((gpu\d), (gpu\d)\)", out).groups()
+        self.assertEqual({*names, held.name}, {"gpu1", "gpu2", "gpu3"})
+        self.assertIn("retry request", "".join(pool.log() for pool in lab.pools))
+        for server in lab.servers:
+            if server is not held:
+                eventually(lambda server=server: not server.leases(), 20, f"{server.name} empty")
+        held.restart()
+        lab.await_servers()
+
+    def test_programs_do_not_notice_that_the_quorum_is_lost(self):
+        lab = self.lab
+        seconds = str(QUORUM_S * 2 + 60)
+        gang = self.begin("-n", "2", "-p", "0.5", "--", PROGRAMS / "hold", "8", seconds)
+        self.assertIn("holding", gang.stdout.readline())
+        waiter = self.begin("-n", "2", "-p", "0.6", "--", "echo", "through")
+        heard = [waiter.stdout.readline()]
+        self.assertIn("waiting, position 1 of 1", heard[0])
+        before = [lease["lease"] for lease in lab.leases()]
+        begun = time.monotonic()
+        self.etcd.stop(0, 1)
+        try:
+            # Servers lend by themselves; the schedulers say why they do not.
+            local = ("run", "-p", "0.3", "--", "sleep", seconds)
+            eventually(
+                lambda: tendril(*local[:4], "true", server=lab.servers[0])[0] == 0, 25, "a lease"
+            )
+            alone = start(*local, server=lab.servers[0])
+            self.addCleanup(end, alone)
+            asked = time.monotonic()
+            status, _, err = tendril("queue", TENDRIL_SERVERS=lab.addresses)
+            self.assertEqual(status, 1)
+            self.assertIn("decides nothing until the pool's store answers", err)
+            self.assertLess(time.monotonic() - asked, 10)
+            status, _, err = lab.run("--wait", "0", "--", "true")
+            self.assertEqual(status, NO_LEASE)
+            self.assertIn("decides nothing until the pool's store answers", err)
+            time.sleep(max(0, QUORUM_S - (time.monotonic() - begun)))
+        finally:
+            self.etcd.go_on(0, 1)
+        self.assertEqual([gang.poll(), waiter.poll(), alone.poll()], [None] * 3)
+        leases = eventually(
+            lambda: quietly(lambda: len(lab.leases()) == 2 and lab.leases()), 40, "both leases"
+        )
+        self.assertEqual([x["lease"] for x in leases if not x["local"]], before)
+        gang.terminate()
+        end(alone)
+        held = gang.communicate(timeout=20)[0]
+        self.assertNotIn("tendril:", held)
+        self.assertGreater(held.count("held for"), QUORUM_S // 2)
+        out = waiter.communicate(timeout=60)[0]
+        self.assertEqual(waiter.returncode, 0, out)
+        self.assertIn("decides nothing until the pool's store answers", out)
+        self.assertIn("through", out)
 
 
 GANG = int(os.environ.get("TENDRIL_POOL_GANG", "8"))
