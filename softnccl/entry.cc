@@ -49,4 +49,4 @@ extern "C" __attribute__((visibility("default"))) void ncclResetDebugInit() {}
 
 TENDRIL_SOFTNCCL_OTHER(GetErrorString, const char*, (ncclResult_t))
 TENDRIL_SOFTNCCL_OTHER(GetLastError, const char*, (ncclComm_t))
-TENDRIL_SOFTNCCL_OTHER(ResetDebugInit, void, ())
+extern "C" __attribute__((visibility("default"))) void pncclResetDebugInit() {}

@@ -65,7 +65,7 @@ ncclResult_t run(const Work& work) {
     const std::vector<int> peers =
         peers_of(operations, communicator->rank(), communicator->ranks());
     if (!communicator->mesh().connected(Purpose::kData, peers))
-      tasks.push_back([communicator, peers] { return connect(communicator, peers); });
+      tasks.push_back([one = communicator, peers] { return connect(one, peers); });
   }
   if (!tasks.empty())
     if (ncclResult_t bad = in_parallel(tasks)) return bad;
