@@ -121,7 +121,10 @@ Status ControlClient::read_hello() {
                          "not a Tendril server, or overloaded",
                          endpoint_.text.c_str(), answer_ms()));
       case Code::kClosed:
-        return strange("closed the connection without a word: it is not a Tendril server");
+        return Status(Code::kClosed,
+                      endpoint_.text +
+                          " closed the connection without a word: it is just ending, or it is not "
+                          "a Tendril server");
       default:
         return strange("is not a Tendril server: it answered with something else");
     }

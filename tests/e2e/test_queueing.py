@@ -289,6 +289,14 @@ class Queueing(unittest.TestCase):
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(standby.requests, [])
 
+    def test_a_scheduler_that_ends_before_its_hello_is_passed_over(self):
+        lender = self.lend()
+        ending = self.play(None)
+        ending.serve = lambda peer: peer.socket.close()
+        active = self.play(lambda peer, *_: peer.say(LEASE, grant(1, lender)))
+        status, _, err = self.run_with("--", "true", pools=[ending, active])
+        self.assertEqual((status, err), (0, ""))
+
     def test_a_lost_scheduler_costs_no_place(self):
         lender = self.lend()
 
