@@ -202,13 +202,15 @@ base::Result<wire::AttachReply> ConnectionHandler::attach(
   base::Result<wire::AttachReply> reply = decision.status();
   if (decision.allowed) {
     access::Decision limits{true, std::string(), std::string()};
-    reply = context_->sessions->attach(visitor_.who(), request, facts,
-                                       context_->front->descriptor_socket(), &limits);
+    reply = request.only_looks
+                ? context_->sessions->look(request, &limits)
+                : context_->sessions->attach(visitor_.who(), request, facts,
+                                             context_->front->descriptor_socket(), &limits);
     if (!limits.allowed) decision = limits;
   }
   const uint64_t lease_id = reply.ok() ? reply->lease.lease_id : request.lease_id;
-  const base::Status recorded =
-      record("attach", lease_id, decision, request.client, reply.status());
+  const base::Status recorded = record(request.only_looks ? "look" : "attach", lease_id, decision,
+                                       request.client, reply.status());
   if (!recorded.ok() && reply.ok()) {
     context_->sessions->abandon(reply->session_id);
     return recorded;

@@ -255,6 +255,7 @@ Status DaemonImpl::prepare() {
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
                                          front_->guard(), make_book(), exported_descriptors_max(),
                                          server_id);
+  sessions_->know(inventory_.facts);
   sessions_->keep_images_in(images_.get());
   bound_leases();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);

@@ -33,6 +33,7 @@
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
+#include "gpu/inventory.h"
 #include "lease/holds.h"
 #include "lease/idle_watch.h"
 #include "lease/lease_book.h"
@@ -89,6 +90,9 @@ class Sessions {
                                          const wire::ConnectionRecord& connection,
                                          const std::string& descriptor_socket,
                                          access::Decision* limits);
+  // What the API says of the devices of a lease. No session begins. No facts: the client attaches.
+  base::Result<wire::AttachReply> look(const wire::AttachRequest& request,
+                                       access::Decision* limits);
   // Call it when the reply was sent: the connection now belongs to the session.
   void attached(uint64_t session_id, session::Connection connection);
   // Call it when the client vanished before it got its reply.
@@ -122,6 +126,8 @@ class Sessions {
   bool is_draining();
   size_t lease_count();
 
+  // What each API says of each GPU. Before the first session.
+  void know(std::vector<gpu::ApiFacts> facts) { facts_ = std::move(facts); }
   // Where workers' images of device code go; null: nowhere. Before the first session.
   void keep_images_in(ImageStore* images) { images_ = images; }
   // What bounds a lease's part of the machine; null: nothing does. Before the first session.
@@ -295,6 +301,7 @@ class Sessions {
   EventLoop* const loop_;
   WorkerPool* const pool_;
   PackedServers* const packed_;
+  std::vector<gpu::ApiFacts> facts_;  // constant
   ImageStore* images_ = nullptr;
   Cgroups* groups_ = nullptr;
   uint64_t gpu_memory_bytes_ = 0, host_memory_bytes_ = 0;  // of this machine

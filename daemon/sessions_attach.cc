@@ -273,6 +273,32 @@ base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
   return reply;
 }
 
+base::Result<wire::AttachReply> Sessions::look(const wire::AttachRequest& request,
+                                               access::Decision* limits) {
+  Hold hold(mutex_);
+  auto found = find_lease(request);
+  if (!found.ok()) {
+    *limits = {false, "lease-secret", found.status().message()};
+    return found.status();
+  }
+  const Lease& lease = **found;
+  wire::AttachReply reply;
+  reply.lease = reply_of(lease);
+  size_t bytes = 0;
+  for (const wire::SliceGrant& slice : lease.slices) {
+    const auto known = std::find_if(facts_.begin(), facts_.end(), [&](const gpu::ApiFacts& each) {
+      return each.api == request.api && each.gpu == slice.gpu_index;
+    });
+    // A packed slice has a part of the processors, which only its worker's driver counts.
+    if (known == facts_.end() || slice.packed) break;
+    reply.facts.push_back(known->facts);
+    bytes += known->facts.size();
+  }
+  if (reply.facts.size() != lease.slices.size() || bytes > wire::kFactsBytesMax)
+    reply.facts.clear();
+  return reply;
+}
+
 Status Sessions::assign(const Session& session, const wire::TransportOffers& offers,
                         const wire::ConnectionRecord& connection) {
   const Lease& lease = *leases_[session.lease_id];

@@ -34,11 +34,21 @@ struct ApiRecord {
   uint64_t digest = 0;
 };
 
+// What an API says of one GPU, in its own words (AttachReply::facts).
+struct ApiFacts {
+  std::string api;
+  uint32_t gpu = 0;
+  std::string facts;
+};
+inline constexpr size_t kApiFactsBytesMax = 8u << 10;
+
 struct Inventory {
   std::string driver_path;
   uint32_t driver_version = 0;  // 13000 = 13.0
   std::vector<DeviceFacts> devices;
-  std::vector<ApiRecord> apis;  // the worker process fills these in
+  // The worker process fills these in.
+  std::vector<ApiRecord> apis;
+  std::vector<ApiFacts> facts;
 };
 
 // Loads the driver into this process. An empty path means the system's.

@@ -13,6 +13,7 @@ constexpr size_t kDevicesMax = 1024;
 constexpr const char* kDriverLine = "tendril-driver";
 constexpr const char* kDeviceLine = "tendril-gpu";
 constexpr const char* kApiLine = "tendril-api";
+constexpr const char* kFactsLine = "tendril-facts";
 constexpr size_t kApisMax = 64, kApiNameBytesMax = 32;
 
 std::string cleaned(const std::string& text) {
@@ -39,8 +40,8 @@ int nibble(char c) {
   return -1;
 }
 
-bool from_hex(const std::string& text, std::string* out) {
-  if (text.size() % 2 != 0 || text.size() > 64) return false;
+bool from_hex(const std::string& text, std::string* out, size_t bytes_max = 32) {
+  if (text.size() % 2 != 0 || text.size() > 2 * bytes_max) return false;
   for (size_t i = 0; i < text.size(); i += 2) {
     const int high = nibble(text[i]), low = nibble(text[i + 1]);
     if (high < 0 || low < 0) return false;
@@ -99,6 +100,16 @@ bool api_from(const std::vector<std::string>& fields, ApiRecord* api) {
   return true;
 }
 
+bool facts_from(const std::vector<std::string>& fields, ApiFacts* facts) {
+  uint64_t gpu = 0;
+  if (fields.size() < 4 || fields[1].empty() || fields[1].size() > kApiNameBytesMax ||
+      !number(fields[2], kDevicesMax, &gpu))
+    return false;
+  facts->api = fields[1];
+  facts->gpu = static_cast<uint32_t>(gpu);
+  return from_hex(fields[3], &facts->facts, kApiFactsBytesMax);
+}
+
 std::string digest_to_hex(uint64_t digest) {
   std::string bytes;
   for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(digest >> shift);
@@ -121,6 +132,10 @@ std::string inventory_to_text(const Inventory& inventory) {
   for (const ApiRecord& api : inventory.apis) {
     text +=
         std::string(kApiLine) + '\t' + cleaned(api.name) + '\t' + digest_to_hex(api.digest) + '\n';
+  }
+  for (const ApiFacts& facts : inventory.facts) {
+    text += std::string(kFactsLine) + '\t' + cleaned(facts.api) + '\t' + std::to_string(facts.gpu) +
+            '\t' + to_hex(facts.facts) + '\n';
   }
   return text;
 }
@@ -154,6 +169,13 @@ base::Result<Inventory> inventory_from_text(const std::string& text) {
         return base::Status(base::Code::kInvalid, "the probe's line about an API is malformed");
       }
       inventory.apis.push_back(std::move(api));
+    } else if (fields[0] == kFactsLine) {
+      ApiFacts facts;
+      if (!facts_from(fields, &facts) || inventory.facts.size() >= kDevicesMax) {
+        return base::Status(base::Code::kInvalid,
+                            "the probe's line about an API's view of a GPU is malformed");
+      }
+      inventory.facts.push_back(std::move(facts));
     }
   }
   if (!driver_seen) {

@@ -21,6 +21,7 @@ Inventory two_apis() {
   device.compute_capability = 90;
   inventory.devices.push_back(device);
   inventory.apis = {{"cuda", 0x0123456789abcdefu}, {"tiny", 1}};
+  inventory.facts = {{"cuda", 0, std::string("\0\n\xff", 3) + std::string(2000, 'x')}};
   return inventory;
 }
 
@@ -38,6 +39,9 @@ TEST(InventoryText, ThereAndBack) {
   EXPECT_EQ(read->apis[0].name, "cuda");
   EXPECT_EQ(read->apis[0].digest, 0x0123456789abcdefu);
   EXPECT_EQ(read->apis[1].digest, 1u);
+  ASSERT_EQ(read->facts.size(), 1u);
+  EXPECT_EQ(read->facts[0].api, "cuda");
+  EXPECT_EQ(read->facts[0].facts, two_apis().facts[0].facts);
 }
 
 TEST(InventoryText, MalformedLinesOfApis) {
@@ -45,7 +49,9 @@ TEST(InventoryText, MalformedLinesOfApis) {
   for (const char* line :
        {"tendril-api\n", "tendril-api\tcuda\n", "tendril-api\tcuda\t12\n",
         "tendril-api\t\t0123456789abcdef\n", "tendril-api\tcuda\t0123456789abcdeg\n",
-        "tendril-api\ta name that is longer than 32 bytes\t0123456789abcdef\n"})
+        "tendril-api\ta name that is longer than 32 bytes\t0123456789abcdef\n",
+        "tendril-facts\tcuda\t0\n", "tendril-facts\tcuda\tx\t00\n", "tendril-facts\tcuda\t0\t0\n",
+        "tendril-facts\t\t0\t00\n"})
     EXPECT_FALSE(inventory_from_text(text + line).ok()) << line;
 }
 

@@ -159,6 +159,7 @@ void visit(V& v, AttachRequest& m) {
   v(8, m.api_digest);
   v(9, m.transports);
   v.unless_empty(10, m.insists_on_sealing);
+  v.unless_empty(11, m.only_looks);
 }
 
 template <typename V>
@@ -170,6 +171,7 @@ void visit(V& v, AttachReply& m) {
   v(5, m.descriptor_socket);
   v(6, m.transports);
   v.unless_empty(7, m.sealed);
+  v(8, m.facts);
 }
 
 template <typename V>
@@ -282,7 +284,14 @@ static bool sensible(const LeaseRequest& request) {
 static bool sensible(const AttachRequest& request) {
   return sensible(request.transports) && sensible(request.lease);
 }
-static bool sensible(const AttachReply& reply) { return sensible(reply.transports); }
+static bool sensible(const AttachReply& reply) {
+  size_t bytes = 0;
+  for (const std::string& facts : reply.facts) {
+    if (facts.size() > kDeviceFactsBytesMax) return false;
+    bytes += facts.size();
+  }
+  return bytes <= kFactsBytesMax && sensible(reply.transports);
+}
 
 // A hello must name its range of versions.
 static void before_reading(Hello& hello) { hello.protocol_oldest = 1, hello.protocol_newest = 0; }

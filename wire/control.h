@@ -305,6 +305,8 @@ struct AttachRequest {
   uint64_t api_digest = 0;
   TransportOffers transports;
   bool insists_on_sealing = false;  // it wants no session whose data travel in clear
+  // Asks only what the lease's devices are. No session begins.
+  bool only_looks = false;
 };
 
 struct AttachReply {
@@ -317,7 +319,12 @@ struct AttachReply {
   std::string descriptor_socket;
   TransportAnswers transports;
   bool sealed = false;  // connections of this session carry sealed records
+  // For one that only looks: what the API says of each slice's device, in its own words. Empty: the
+  // server cannot say it without a session.
+  std::vector<std::string> facts;
 };
+// Of one device. An answer inside a handshake has 64 KiB for all.
+inline constexpr size_t kDeviceFactsBytesMax = 8u << 10, kFactsBytesMax = 48u << 10;
 
 struct JoinRequest {
   uint64_t session_id = 0;

@@ -179,6 +179,24 @@ TEST(Control, AttachRoundTrip) {
   ASSERT_EQ(reply_back.transports.answers.size(), 2u);
   EXPECT_EQ(reply_back.transports.answers[0].reason, "near");
 
+  // What a server says of devices to one that only looks.
+  request.only_looks = true;
+  body = encode(request);
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_TRUE(back.only_looks);
+  reply.facts = {std::string("\0\1", 2), "b"};
+  body = encode(reply);
+  ASSERT_TRUE(decode(body.data(), body.size(), &reply_back));
+  EXPECT_EQ(reply_back.facts, reply.facts);
+  reply.facts[1].resize(kDeviceFactsBytesMax + 1);
+  body = encode(reply);
+  EXPECT_FALSE(decode(body.data(), body.size(), &reply_back));
+  reply.facts.assign(kFactsBytesMax / kDeviceFactsBytesMax + 1,
+                     std::string(kDeviceFactsBytesMax, 'x'));
+  body = encode(reply);
+  EXPECT_FALSE(decode(body.data(), body.size(), &reply_back));
+  reply.facts.clear();
+
   // Texts longer than any transport's are refused.
   reply.transports.answers[0].blob.resize(kTransportBlobBytesMax + 1);
   body = encode(reply);

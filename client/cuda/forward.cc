@@ -18,11 +18,14 @@ Forward::Forward(bool needs_context) {
     session_ = context->session;
   } else if (needs_context) {
     error_ = result;
-  } else if (!process()->sessions.empty()) {
-    session_ = process()->sessions.front();
-  } else {
-    error_ = CUDA_ERROR_NO_DEVICE;
   }
+}
+
+// An argument that is of a server has decided already. Otherwise any server will do.
+bool Forward::reach() {
+  if (session_ == nullptr) session_ = any_session();
+  if (session_ == nullptr) fail(Session::lost_result());
+  return session_ != nullptr;
 }
 
 uint64_t Forward::stream(CUstream handle) {
@@ -60,7 +63,7 @@ uint64_t Forward::use(Kind kind, uint64_t handle) {
 }
 
 uint64_t Forward::mint(Kind kind) {
-  if (!ok()) return 0;
+  if (!ok() || !reach()) return 0;
   minted_ = create_object(kind, session_, context_);
   minted_kind_ = kind;
   if (minted_ == nullptr) {
@@ -83,6 +86,10 @@ uint32_t Forward::device(CUdevice ordinal) {
   }
   if (session_ != d->session)
     context_ = nullptr;  // a context of another server means nothing there
+  if (const CUresult failed = d->session->begin()) {
+    fail(failed);
+    return 0;
+  }
   session_ = d->session;
   return d->slot;
 }

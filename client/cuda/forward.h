@@ -104,19 +104,21 @@ class Forward {
 
   template <typename Request, typename Answer>
   CUresult call(const Request& request, Answer& reply) {
+    if (!reach()) return error_;
     const CUresult result = session_->call(context_, request, reply);
     if (result != CUDA_SUCCESS) unmint();
     return result;
   }
   template <typename Request>
   CUresult enqueue(const Request& request) {
-    return session_->enqueue(context_, request);
+    return reach() ? session_->enqueue(context_, request) : error_;
   }
 
  private:
   void fail(CUresult error) {
     if (error_ == CUDA_SUCCESS) error_ = error;
   }
+  bool reach();
   uint64_t use(Kind kind, uint64_t handle);
   void unmint();
 

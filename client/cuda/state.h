@@ -12,6 +12,7 @@
 
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
+#include "client/core/attach.h"
 #include "client/core/attachment.h"
 #include "client/core/part.h"
 #include "client/core/session.h"
@@ -79,10 +80,12 @@ struct Results {
   static constexpr Result kGarbled = CUDA_ERROR_UNKNOWN;
 };
 
-// One attached server. Calls name the context that they run in; null: none.
+// One server. Calls name the context that they run in; null: none. Before its session has begun,
+// only `devices` is there, and no call may be made.
 class Session final : public core::Calls<Results> {
  public:
   std::vector<Device*> devices;
+  std::atomic<bool> begun{false};
   int driver_version = 0;
   bool keep_ptx = false;  // the server executes PTX itself (software GPU)
   // Identifies the server whose handles are valid in this session
@@ -93,6 +96,13 @@ class Session final : public core::Calls<Results> {
   FreedBlocks freed;                    // blocks whose frees the worker does not know yet
   // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
   std::atomic<bool> gpu_wrote{false};
+
+  // Begins the session unless it has begun. Whoever comes to it by a device calls this first. What
+  // lives in the session was made after it began.
+  CUresult begin() {
+    return __builtin_expect(begun.load(std::memory_order_acquire), 1) ? CUDA_SUCCESS
+                                                                      : begin_slowly();
+  }
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void delivered(uint64_t address, uint64_t bytes) override;
@@ -154,9 +164,31 @@ class Session final : public core::Calls<Results> {
   static CUresult lost_result() { return Results::kLost; }
 
  private:
+  CUresult begin_slowly();
   static uint32_t index_of(const Context* context) {
     return context != nullptr ? context->index : 0;
   }
+};
+
+// Sessions that have begun, in that order. It only grows, and others may read it meanwhile.
+class SessionList {
+ public:
+  static constexpr size_t kMost = 256;
+  // One thread at a time. Not beyond kMost.
+  void push_back(Session* session) {
+    const size_t count = count_.load(std::memory_order_relaxed);
+    all_[count] = session;
+    count_.store(count + 1, std::memory_order_release);
+  }
+  size_t size() const { return count_.load(std::memory_order_acquire); }
+  bool empty() const { return size() == 0; }
+  Session* front() const { return all_[0]; }
+  Session* const* begin() const { return all_; }
+  Session* const* end() const { return all_ + size(); }
+
+ private:
+  Session* all_[kMost] = {};
+  std::atomic<size_t> count_{0};
 };
 
 bool is_sticky(CUresult result);
@@ -181,8 +213,11 @@ struct ContextStorage;
 
 struct Process {
   int pid = 0;
-  std::vector<Session*> sessions;
-  std::vector<Device*> devices;
+  std::vector<Session*> servers;  // all of them, in device order; constant after cuInit
+  core::Attaching* attaching = nullptr;
+  base::Lock attaching_lock;     // while a session begins after cuInit
+  SessionList sessions;          // of those servers where one has begun
+  std::vector<Device*> devices;  // constant after cuInit
   int driver_version = 0;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is over
   std::atomic<uint64_t> next_buffer_id{1};
@@ -276,6 +311,10 @@ inline uint64_t stream_wire_id(const Stream* stream) {
 }
 
 Device* device_of(CUdevice ordinal);  // null: no such device
+
+// For calls that any server can answer: the current context's session, or the first that has begun,
+// or the first device's. Null: none can begin.
+Session* any_session();
 
 template <typename T>
 T handle_cast(const Object* object) {

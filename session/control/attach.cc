@@ -273,4 +273,15 @@ Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
   return attached;
 }
 
+Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& options,
+                               const wire::AttachRequest& request) {
+  const std::optional<AttachProof> proof = proof_for(options, request);
+  Result<std::unique_ptr<ControlClient>> client = greet(endpoint, options, proof.has_value());
+  if (!client.ok()) return client.status();
+  Session session{endpoint, options, {}};
+  wire::AttachRequest asked = request;
+  asked.only_looks = true;
+  return ask(&session, client->get(), proof, asked);
+}
+
 }  // namespace tendril::session

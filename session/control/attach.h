@@ -120,5 +120,9 @@ struct Attached : transport::Channels {
 // (secure_attach.h). kElsewhere: the endpoint is a pool's, which serves no sessions.
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);
+// What the devices of a lease are, in the words of the request's API, without a session. No facts:
+// the server cannot say it. The request names the lease.
+base::Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& options,
+                                     const wire::AttachRequest& request);
 
 }  // namespace tendril::session

@@ -115,7 +115,7 @@ Outcome perform_attach(const Message& message, const Facts& facts, ControlHandle
   Result<wire::AttachReply> reply = handler->attach(request, record_of(facts.peer, outcome.keys));
   if (!reply.ok()) return refused(message.kind, reply.status());
   outcome = answered_with(message.kind, *reply);
-  if (outcome.code != Code::kOk) return outcome;
+  if (outcome.code != Code::kOk || request.only_looks) return outcome;
   outcome.handover = Outcome::Handover::kAttached;
   outcome.session_id = reply->session_id;
   return outcome;
@@ -142,7 +142,7 @@ Outcome perform_secured_attach(const Message& message, const Facts& facts,
       served.ok() ? handler->attach(*inner, record_of(facts.peer, answer.session_key()))
                   : Result<wire::AttachReply>(served);
   outcome.body = answer.write(reply);
-  if (!reply.ok()) return outcome;
+  if (!reply.ok() || inner->only_looks) return outcome;
   outcome.ends = false;
   outcome.handover = Outcome::Handover::kAttached;
   outcome.session_id = reply->session_id;

@@ -138,7 +138,7 @@ class ControlHandler {
   virtual void attach_secret_unknown(wire::AttachKey /*key*/) {}
   // Makes a session and lets its worker answer the offers. `connection`: what the worker must know
   // of the peer. Its keys are the session's: later connections prove themselves with it, and the
-  // worker gets it if the session is sealed.
+  // worker gets it if the session is sealed. For one that only looks, no session is made.
   virtual base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
                                                  const wire::ConnectionRecord& connection) = 0;
   // Called after the AttachReply was sent: the connection now belongs to the session.

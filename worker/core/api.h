@@ -25,6 +25,9 @@ class Worker {
   // Creates the context of one GPU ahead of time, so that a client attaches quickly. Optional.
   virtual base::Status warm(uint32_t gpu_index) = 0;
 
+  // What the API says of one GPU to programs that have no session yet. Empty: nothing.
+  virtual std::string facts(uint32_t /*gpu_index*/) { return {}; }
+
   // Memory for the slots of bulk transfers. It is pinned once a context exists, and lives as long
   // as the worker.
   virtual session::SlotPool slot_pool() = 0;

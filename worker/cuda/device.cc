@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/device_facts.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/memory/kept_memory.h"
@@ -11,56 +12,6 @@
 
 namespace tendril::worker::cuda {
 namespace {
-
-// More than any driver knows today. The driver answers an error for an unknown attribute.
-constexpr uint32_t kAttributes = 160;
-
-struct Texts {
-  std::string names, pci, uuids;
-};
-
-CUresult describe(Executor& executor, uint32_t slot, Texts* texts, int32_t* attributes,
-                  uint64_t* total) {
-  gpu::Driver& driver = executor.driver();
-  const CUdevice device = executor.device_of(slot);
-  if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
-  char name[256] = {}, pci[64] = {};
-  CUuuid uuid{};
-  const CUresult result = driver.cuDeviceGetName(name, sizeof name - 1, device);
-  if (result != CUDA_SUCCESS) return result;
-  driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device);
-  driver.cuDeviceGetUuid_v2(&uuid, device);
-  texts->names.append(name).push_back('\0');
-  texts->pci.append(pci).push_back('\0');
-  texts->uuids.append(uuid.bytes, sizeof uuid.bytes);
-  for (uint32_t i = 0; i < kAttributes; ++i) {
-    int value = 0;
-    const CUresult answer =
-        i == 0 ? CUDA_ERROR_INVALID_VALUE
-               : driver.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
-    attributes[i * 2] = answer;
-    attributes[i * 2 + 1] = value;
-  }
-  // Features that cannot work between machines are reported absent. Programs then use paths that
-  // work.
-  const CUdevice_attribute absent[] = {
-      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
-      CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
-      CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED};
-  for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
-  if (!executor.mirrors().shares())
-    attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS * 2 + 1] = 0;
-  attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES * 2 + 1] &=
-      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  *total = executor.charge().quota(slot);
-  return CUDA_SUCCESS;
-}
 
 // Limits and priorities. Asking needs a context. All contexts of a device have the same.
 void context_facts(Executor& executor, uint32_t slot, uint64_t* limits, int32_t* priorities) {
@@ -87,16 +38,19 @@ CUresult handle(Executor& executor, const wire::cuda::snapshot_request&,
                 wire::cuda::snapshot_reply& reply) {
   Scope scope(executor);
   const uint32_t slots = executor.assignment().slice_count;
-  Texts texts;
+  DeviceTexts texts;
   int32_t* attributes = scope.scratch<int32_t>(uint64_t{slots} * kAttributes * 2);
   uint64_t* totals = scope.scratch<uint64_t>(slots);
   uint64_t* limits = scope.scratch<uint64_t>(uint64_t{slots} * CU_LIMIT_MAX);
   int32_t* priorities = scope.scratch<int32_t>(uint64_t{slots} * 2);
   if (!scope.ok()) return scope.error();
   for (uint32_t slot = 0; slot < slots; ++slot) {
-    const CUresult result =
-        describe(executor, slot, &texts, attributes + slot * kAttributes * 2, totals + slot);
+    const CUdevice device = executor.device_of(slot);
+    if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
+    const CUresult result = describe_device(executor.driver(), device, executor.mirrors().shares(),
+                                            &texts, attributes + slot * kAttributes * 2);
     if (result != CUDA_SUCCESS) return result;
+    totals[slot] = executor.charge().quota(slot);
     context_facts(executor, slot, limits + slot * CU_LIMIT_MAX, priorities + slot * 2);
   }
   int version = 0;
@@ -116,7 +70,7 @@ CUresult handle(Executor& executor, const wire::cuda::snapshot_request&,
   reply.total_memory = {totals, slots};
   reply.limits = {limits, uint64_t{slots} * CU_LIMIT_MAX};
   reply.priorities = {priorities, uint64_t{slots} * 2};
-  reply.keep_ptx = texts.names.find("Test Device") != std::string::npos;
+  reply.keep_ptx = texts.keeps_ptx();
   return scope.ok() ? CUDA_SUCCESS : scope.error();
 }
 

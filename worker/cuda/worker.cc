@@ -6,6 +6,7 @@
 #include "gpu/cuda/driver.h"
 #include "worker/core/hardware_slices.h"
 #include "worker/core/slot_memory.h"
+#include "worker/cuda/device_facts.h"
 #include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
@@ -31,6 +32,8 @@ class CudaWorker final : public Worker {
     slot_pool();  // Pinning takes milliseconds. Later, a program that attaches would wait for it.
     return {};
   }
+
+  std::string facts(uint32_t gpu_index) override { return device_facts(*driver_, gpu_index); }
 
   session::SlotPool slot_pool() override {
     const session::SlotPool pool = slots_.pool();

@@ -85,7 +85,17 @@ int fail(const base::Status& status) {
 int run_probe(const Arguments& arguments, const std::vector<Api>& apis) {
   auto inventory = gpu::take_inventory(arguments.driver);
   if (!inventory.ok()) return fail(inventory.status());
-  for (const Api& api : apis) inventory->apis.push_back({api.name, api.digest});
+  for (const Api& api : apis) {
+    inventory->apis.push_back({api.name, api.digest});
+    auto worker = api.create(arguments.driver);
+    if (!worker.ok()) return fail(worker.status());
+    for (const gpu::DeviceFacts& device : inventory->devices) {
+      std::string facts = (*worker)->facts(device.index);
+      if (!facts.empty()) inventory->facts.push_back({api.name, device.index, std::move(facts)});
+    }
+    // Its library stays open, as the driver does.
+    static_cast<void>(worker->release());
+  }
   fputs(gpu::inventory_to_text(*inventory).c_str(), stdout);
   return fflush(stdout) == 0 ? 0 : 1;
 }

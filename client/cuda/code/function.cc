@@ -159,6 +159,7 @@ CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** function, Devi
   TENDRIL_TRY(need_kernel(handle, function));
   *device = device_of(dev);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  TENDRIL_TRY((*device)->session->begin());
   Context* current = current_context();
   *context = current != nullptr && current->device == *device ? current : (*device)->primary;
   if ((*context)->active.load() == 0) *context = nullptr;

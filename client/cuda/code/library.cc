@@ -57,15 +57,10 @@ Context* context_in(const Session* session) {
   return usable ? context : nullptr;
 }
 
-// Where a library is loaded first: with the current context, or on the first server.
-Session* first_session() {
-  const Context* context = current_context();
-  return context != nullptr ? context->session : process()->sessions[0];
-}
-
 // A session that has the library; loads it if none has.
 CUresult some_session(Library* library, Session** out) {
-  Session* wanted = first_session();
+  Session* wanted = any_session();
+  if (wanted == nullptr) return Session::lost_result();
   const uint64_t loaded = library->loaded.load(std::memory_order_acquire);
   if ((loaded & session_bit(wanted)) == 0) {
     for (Session* session : process()->sessions) {
@@ -102,7 +97,7 @@ void keep_for_later(Library* library, const CodeImage& image, bool preserved,
   library->copy.clear();
   library->options.clear();
   library->values.clear();
-  if (process()->sessions.size() < 2) return;
+  if (process()->servers.size() < 2) return;
   library->image = image;
   if (!preserved) {
     library->copy.assign(image.data, image.data + image.bytes);
@@ -117,7 +112,8 @@ void keep_for_later(Library* library, const CodeImage& image, bool preserved,
 
 CUresult create_library(CUlibrary* out, const CodeImage& image, bool preserved,
                         JitOptions* options) {
-  Session* session = first_session();
+  Session* session = any_session();
+  if (session == nullptr) return Session::lost_result();
   if (session->index >= kSessionsMax) return CUDA_ERROR_NOT_SUPPORTED;
   Library* library = process()->libraries.create(Kind::kLibrary, session, nullptr, session->index);
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -356,7 +352,8 @@ CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const ch
   // The runtime asks for managed variables before it has a context.
   if (kind != LoadKind::kManaged || current_context() != nullptr)
     TENDRIL_TRY(require_context(&context));
-  Session* session = first_session();
+  Session* session = any_session();
+  if (session == nullptr) return Session::lost_result();
   TENDRIL_TRY(load_library(library, session));
   uint64_t address = 0, size = 0;
   TENDRIL_TRY(find_symbol(session, context, library->wire_id, kind, &library->names, name, &address,

@@ -43,6 +43,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (pctx == nullptr || (flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_of(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  TENDRIL_TRY(device->session->begin());
   Context* context = new_context(device);
   if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::context_create_request request;
@@ -141,6 +142,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const base::Locked held(context->lock);
   if (context->active.load() == 0) {
+    TENDRIL_TRY(context->session->begin());
     wire::cuda::primary_retain_request request;
     wire::cuda::primary_retain_reply reply;
     request.slot = context->device->slot;

@@ -161,6 +161,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   *value = 0;
   if (source->session != destination->session)
     return CUDA_SUCCESS;  // no path between GPUs of two servers
+  TENDRIL_TRY(source->session->begin());
   wire::cuda::peer_attribute_request request;
   wire::cuda::peer_attribute_reply reply;
   request.attribute = static_cast<uint32_t>(attrib);

@@ -60,9 +60,9 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
   Context* context = current_context();
   Process* program = process();
   if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (nbGroups == nullptr || input == nullptr || program->sessions.empty())
-    return CUDA_ERROR_INVALID_VALUE;
-  Session* session = context != nullptr ? context->session : program->sessions.front();
+  if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Session* session = any_session();
+  if (session == nullptr) return Session::lost_result();
   wire::cuda::sm_resource_split_request request;
   wire::cuda::sm_resource_split_reply reply;
   request.input = {reinterpret_cast<const uint8_t*>(input), sizeof *input};

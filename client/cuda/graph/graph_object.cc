@@ -15,6 +15,7 @@ using wire::cuda::GraphMemoryAction;
 
 CUresult ask(const Device* device, GraphMemoryAction action, CUgraphMem_attribute attr,
              uint64_t* value) {
+  TENDRIL_TRY(device->session->begin());
   wire::cuda::graph_memory_request request;
   wire::cuda::graph_memory_reply reply;
   request.action = action;
@@ -50,10 +51,10 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
       initialRefcount > INT32_MAX)
     return CUDA_ERROR_INVALID_VALUE;
-  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || program->sessions.empty())
-    return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = current_context();
-  Session* session = context != nullptr ? context->session : program->sessions.front();
+  Session* session = any_session();
+  if (session == nullptr) return Session::lost_result();
   Object* object = create_object(Kind::kUserObject, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::user_object_create_request request;

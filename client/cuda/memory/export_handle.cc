@@ -105,6 +105,11 @@ CUresult read_export(const void* handle, ExportKind kind, const char* call, Sess
     *session = other;
     return CUDA_SUCCESS;
   }
+  for (Session* other : process()->servers) {
+    if (other->begun.load() || other->begin() != CUDA_SUCCESS || !is_on(*out, other)) continue;
+    *session = other;
+    return CUDA_SUCCESS;
+  }
   log_once(LogLevel::kError,
            "%s: the handle is of a GPU server that this process has no GPU of; processes share "
            "memory and events on "

@@ -30,6 +30,7 @@ CUresult default_pool(Device* device, Object** out) {
     *out = find_pool(device->default_pool);
   }
   if (*out != nullptr) return CUDA_SUCCESS;
+  TENDRIL_TRY(device->session->begin());
   Object* pool = create_object(Kind::kPool, device->session, nullptr);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::pool_default_request request;

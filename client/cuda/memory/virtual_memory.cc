@@ -129,9 +129,8 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
                              unsigned long long flags) {
   TENDRIL_TRY(need_process());
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
-  const Context* context = current_context();
-  Session* session = context != nullptr ? context->session : process()->sessions.front();
+  Session* session = any_session();
+  if (session == nullptr) return Session::lost_result();
   Range range;
   range.bytes = size;
   range.kind = RangeKind::kReserved;
@@ -178,6 +177,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   Device* device = device_of(prop->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   TENDRIL_TRY(check_unsafe_call());
+  TENDRIL_TRY(device->session->begin());
   drop_closed_exports();
   Object* object = create_object(Kind::kAllocation, device->session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -49,7 +49,7 @@ const char* own_text(CUresult error, const char* name) {
 
 const char* ask(CUresult error) {
   Process* program = process();
-  if (program == nullptr || program->sessions.empty()) return nullptr;
+  if (program == nullptr || program->sessions.empty()) return nullptr;  // none begins for a text
   wire::cuda::error_text_request request;
   wire::cuda::error_text_reply reply;
   request.code = static_cast<uint32_t>(error);

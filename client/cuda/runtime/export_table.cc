@@ -109,7 +109,7 @@ uint32_t no_checks() { return 0; }
 // True: a server executes PTX itself. It has no answer to the self-test, because the answer is only
 // for genuine drivers (docs/runtime-self-test.md).
 bool in_front_of_a_software_gpu() {
-  for (const Session* session : process()->sessions) {
+  for (const Session* session : process()->servers) {
     if (session->keep_ptx) return true;
   }
   return false;

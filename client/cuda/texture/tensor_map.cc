@@ -43,12 +43,10 @@ CUresult session_for(uint64_t address, Session** out) {
   Range range;
   if (process()->ranges.find(address, &range) && range.session != nullptr && !range.host()) {
     *out = range.session;
-  } else if (const Context* context = current_context()) {
-    *out = context->session;
-  } else if (!process()->sessions.empty()) {
-    *out = process()->sessions.front();
+  } else {
+    *out = any_session();
   }
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+  return *out != nullptr ? CUDA_SUCCESS : Session::lost_result();
 }
 
 template <typename Request, typename Answer>
