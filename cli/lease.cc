@@ -12,11 +12,7 @@ namespace {
 base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions& options) {
   auto asked = reach_to_administer(options);
   if (!asked.ok()) return asked.status();
-  if (asked->servers.endpoints.size() != 1) {
-    return base::Status(base::Code::kInvalid,
-                        "lease numbers are each server's own: name one with --server");
-  }
-  return session::Control::connect(asked->servers.endpoints[0], asked->connect);
+  return connect_to_one(*asked);
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ base::Result<Reach> reach_to_administer(const CommonOptions& options) {
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
                                     const session::ConnectOptions& options) {
   std::vector<ServerView> views(endpoints.size());
+  std::vector<char> schedules(endpoints.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < endpoints.size(); ++i) {
     threads.emplace_back([&, i] {
@@ -78,6 +79,7 @@ std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoi
       }
       auto list = (*control)->list();
       if (list.ok()) {
+        schedules[i] = (*control)->server_hello().schedules;
         views[i].list = list.take();
       } else {
         views[i].status = list.status();
@@ -85,7 +87,33 @@ std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoi
     });
   }
   for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (schedules[i]) return {std::move(views[i])};
+  }
   return views;
+}
+
+base::Result<std::unique_ptr<session::Control>> connect_to_one(const Reach& reach) {
+  const std::vector<session::Endpoint>& endpoints = reach.servers.endpoints;
+  if (endpoints.size() == 1) return session::Control::connect(endpoints[0], reach.connect);
+  base::Status why;
+  bool is_pool = false;
+  for (const session::Endpoint& endpoint : endpoints) {
+    auto control = session::Control::connect(endpoint, reach.connect);
+    if (!control.ok()) {
+      if (why.ok()) why = control.status();
+    } else if ((*control)->server_hello().pool.empty()) {
+      return base::Status(base::Code::kInvalid,
+                          "lease numbers are each server's own: name one with --server");
+    } else if ((*control)->server_hello().schedules) {
+      return control;
+    } else {
+      is_pool = true;
+    }
+  }
+  if (!is_pool) return why;
+  return base::Status(base::Code::kUnavailable,
+                      "nobody schedules this pool now; try again in some seconds");
 }
 
 void complain_of_silent(const std::vector<ServerView>& views) {

@@ -34,13 +34,16 @@ base::Result<Reach> reach(const CommonOptions& options);
 base::Result<Reach> reach_to_administer(const CommonOptions& options);
 
 using view::ServerView;
-// Asks all servers at once.
+// Asks all servers at once. Of a pool whoever schedules speaks for all of its addresses.
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
                                     const session::ConnectOptions& options);
 // Says on stderr why each silent server did not answer.
 void complain_of_silent(const std::vector<ServerView>& views);
 bool all_answer(const std::vector<ServerView>& views);
 bool any_answers(const std::vector<ServerView>& views);
+
+// For what concerns one lease: the only server that was named, or whoever schedules the pool.
+base::Result<std::unique_ptr<session::Control>> connect_to_one(const Reach& reach);
 
 // Who sends a request. `program`: as the server's list should show it.
 wire::ClientInfo client_info(const std::string& program);

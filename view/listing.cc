@@ -106,7 +106,8 @@ std::string leases_text(const std::vector<ServerView>& views) {
 std::string gpus_text(const ServerView& view) {
   const wire::ListReply& list = view.list;
   std::string text = view.server + " (" + safe(list.server) + "): Tendril " +
-                     safe(list.product_version) + ", driver " + driver_text(list) + "\n";
+                     safe(list.product_version) +
+                     (list.driver_version == 0 ? "" : ", driver " + driver_text(list)) + "\n";
   std::vector<Row> rows = {
       {"GPU", "NAME", "BUS ID", "TEMP", "POWER", "MEMORY USED / TOTAL", "UTIL", "LENT", "TENANTS"}};
   for (const wire::GpuRecord& gpu : list.gpus) {

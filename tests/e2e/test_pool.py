@@ -309,7 +309,13 @@ class Losses(PoolTest):
         eventually(lambda: len(lab.leases()) == 1, 15, "the lease that ran")
         self.assertEqual(lab.leases()[0]["lease"], before[0]["lease"])
         self.assertEqual(len(lab.waiting()), 1)
-        holder.terminate()
+        # Whoever schedules speaks for all addresses.
+        status, out, err = tendril("ls", "--json", TENDRIL_SERVERS=lab.addresses)
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(len(json.loads(out)["servers"]), 1)
+        released = tendril("release", str(before[0]["lease"]), TENDRIL_SERVERS=lab.addresses)
+        self.assertEqual(released, (0, "", ""))
+        self.assertNotEqual(holder.wait(20), 0)
         out = waiter.communicate(timeout=30)[0]
         self.assertIn("through", out)
         self.assertEqual(waiter.returncode, 0, out)
