@@ -60,6 +60,12 @@ TEST_F(CgroupsTest, ALeasesProcessesEndTogether) {
   ASSERT_TRUE((*groups)->enter(8, share, other).ok());
   EXPECT_EQ(place_of(one), place_of(two));
   EXPECT_NE(place_of(one).find("lease-7"), std::string::npos);
+  const std::string group = base_ + "/tendril-" + std::to_string(getpid()) + "/lease-7";
+  if ((*groups)->controllers().find("memory") != std::string::npos) {
+    std::string most;
+    std::ifstream(group + "/memory.max") >> most;
+    EXPECT_EQ(most, std::to_string(share.memory_bytes));
+  }
   (*groups)->remove(7);
   int status = 0;
   ASSERT_EQ(waitpid(one, &status, 0), one);
@@ -87,6 +93,69 @@ TEST_F(CgroupsTest, WhatADeadDaemonLeftEnds) {
   EXPECT_EQ(waitpid(orphan, &status, 0), orphan);
   EXPECT_TRUE(WIFSIGNALED(status));
   groups->reset();
+}
+
+// A folder that looks like a delegated group with all controllers. The kernel would make the files
+// of a new group, so the test makes them.
+class FakeGroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tendril-groups-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    base_ = name;
+    std::ofstream(base_ + "/cgroup.controllers") << "cpuset cpu io memory pids\n";
+  }
+  void TearDown() override { fs::remove_all(base_); }
+  std::string group_of(uint64_t lease_id) const {
+    return base_ + "/tendril-" + std::to_string(getpid()) + "/lease-" + std::to_string(lease_id);
+  }
+  void make_group(uint64_t lease_id) const {
+    ASSERT_TRUE(fs::create_directory(group_of(lease_id)));
+    for (const char* file :
+         {"memory.max", "memory.swap.max", "pids.max", "cpu.weight", "io.weight", "cgroup.procs"})
+      std::ofstream(group_of(lease_id) + "/" + file) << "";
+  }
+  static std::string text_of(const std::string& path) {
+    std::string text;
+    std::getline(std::ifstream(path), text);
+    return text;
+  }
+  std::string base_;
+};
+
+TEST_F(FakeGroupTest, ALeasesBoundsFollowFromItsSlices) {
+  auto groups = Cgroups::open(base_);
+  ASSERT_TRUE(groups.ok()) << groups.status().message();
+  const std::pair<uint64_t, uint64_t> parts[] = {{1, 250'000}, {2, 10'000}, {3, 1'000'000}};
+  for (const auto& [lease_id, part] : parts) {
+    make_group(lease_id);
+    const lease::HostShare share = lease::host_share(part, uint64_t{64} << 30, 63);
+    ASSERT_TRUE((*groups)->enter(lease_id, share, 1000 + static_cast<pid_t>(lease_id)).ok());
+    const std::string group = group_of(lease_id);
+    EXPECT_EQ(text_of(group + "/memory.max"), std::to_string(share.memory_bytes));
+    EXPECT_EQ(text_of(group + "/memory.swap.max"), "0");
+    EXPECT_EQ(text_of(group + "/pids.max"), std::to_string(share.threads));
+    EXPECT_EQ(text_of(group + "/cpu.weight"), std::to_string(share.weight));
+    EXPECT_EQ(text_of(group + "/io.weight"), std::to_string(share.weight));
+    EXPECT_EQ(text_of(group + "/cgroup.procs"), std::to_string(1000 + lease_id));
+  }
+  EXPECT_NEAR(std::stod(text_of(group_of(1) + "/memory.max")), 12.0 * (1 << 30), 1e6)
+      << "a quarter of what is lent, which is three quarters of 64 GiB";
+  EXPECT_EQ(text_of(group_of(2) + "/memory.max"), std::to_string(uint64_t{2} << 30))
+      << "what a driver and a small program need";
+  EXPECT_EQ(text_of(group_of(1) + "/cpu.weight"), "2500");
+  EXPECT_EQ(text_of(group_of(3) + "/cpu.weight"), "10000") << "the most that the kernel takes";
+}
+
+TEST_F(FakeGroupTest, AGroupThatTakesNoProcessIsAnError) {
+  auto groups = Cgroups::open(base_);
+  ASSERT_TRUE(groups.ok()) << groups.status().message();
+  make_group(1);
+  fs::remove(group_of(1) + "/cgroup.procs");
+  const base::Status entered = (*groups)->enter(1, lease::host_share(1, 1, 1), 1000);
+  EXPECT_NE(entered.message().find("cannot put a worker into its lease's cgroup"),
+            std::string::npos)
+      << entered.message();
 }
 
 TEST(Cgroups, OnlyAFolderThatWasNamedMustWork) {
