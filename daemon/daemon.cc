@@ -195,7 +195,11 @@ Status DaemonImpl::open_workers() {
   loop_ = loop.take();
   loop_->start();
   // It starts the workers.
-  loop_->post([] {
+  const bool own_network = options_.worker.isolation.kind == Isolation::Kind::kUsers;
+  loop_->post([own_network] {
+    const Status away = own_network ? leave_network() : Status();
+    if (!away.ok())
+      log(Level::kInfo, "workers see this machine's network: %s", away.message().c_str());
     const Status inside = keep_children_inside();
     if (!inside.ok())
       log(Level::kInfo, "workers can reach other programs' abstract sockets: %s",

@@ -2,6 +2,8 @@
 // See isolation.h.
 #include "daemon/containment/isolation.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -97,6 +99,11 @@ std::string describe(const Isolation& isolation) {
   if (Landlock::version() == 0)
     text += "; this kernel cannot keep them from files that others may read (no Landlock)";
   return text;
+}
+
+Status leave_network() {
+  if (unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0) return Status();
+  return base::errno_status(Code::kUnsupported, "cannot make a network namespace", errno);
 }
 
 Status keep_children_inside() {

@@ -37,6 +37,11 @@ base::Status refuse_weak_isolation(const std::string& why);
 // One line for the log, about what holds here.
 std::string describe(const Isolation& isolation);
 
+// The calling thread and the processes that it starts from now on have a network of their own,
+// without any interface that is up, and System V objects and message queues of their own. The
+// processes see each other: drivers pass each other descriptors over abstract sockets. Needs root.
+base::Status leave_network();
+
 // The processes that the calling thread starts from now on cannot reach abstract sockets of other
 // programs, or signal them. Fails where the kernel is too old.
 base::Status keep_children_inside();

@@ -171,6 +171,23 @@ void try_sockets() {
   attempt("TCP over IPv6", [] { return socket(AF_INET6, SOCK_STREAM, 0); });
   attempt("raw packets", [] { return socket(AF_PACKET, SOCK_RAW, 0); });
   attempt("the hypervisor", [] { return socket(AF_VSOCK, SOCK_STREAM, 0); });
+  // Not in user namespaces, one for each worker: drivers' processes would not find each other.
+  if (setting("TENDRIL_WORKER_NETWORK") == "own") {
+    attempt("see the machine's network", [] {
+      std::ifstream interfaces("/proc/net/dev");
+      for (std::string line; std::getline(interfaces, line);) {
+        if (line.find(':') == std::string::npos) continue;
+        if (line.substr(line.find_first_not_of(' '), 3) != "lo:") return 0;
+      }
+      return -1;
+    });
+    attempt("see the machine's connections", [] {
+      std::ifstream connections("/proc/net/tcp");
+      std::string line;
+      std::getline(connections, line);  // the heading
+      return std::getline(connections, line) ? 0 : -1;
+    });
+  }
   attempt("abstract sockets of others", [] {
     std::ifstream sockets("/proc/net/unix");
     for (std::string line; std::getline(sockets, line);) {

@@ -60,9 +60,11 @@ class Subverted(unittest.TestCase):
             "--images",
             str(self.store),
             warm=2,
-            environment=self.environment,
+            environment=self.environment | {"TENDRIL_WORKER_NETWORK": "own"},
         ) as server:
-            self.holds(self.attempts(server))
+            attempts = self.attempts(server)
+            self.assertIn("see the machine's network", [what for what, _, _ in attempts])
+            self.holds(attempts)
 
     def test_in_a_namespace(self):
         """The daemon of an ordinary user."""
