@@ -12,6 +12,8 @@ from ctypes import POINTER, Structure, byref, c_int, c_size_t, c_uint, c_uint64,
 cuda = ctypes.CDLL("libcuda.so.1")
 MIB = 1 << 20
 OUT_OF_MEMORY = 2
+# What the largest shape of of_instance takes beyond the 8 MiB that the reserve covers.
+GRAPH_RESIDUE = 4 * MIB
 HEAD = ".version 7.0\n.target sm_50\n.address_size 64\n"
 # A kernel with so much local memory for each thread. It ends at once.
 LOCAL_KERNEL = (
@@ -249,6 +251,50 @@ def of_context(_):
     return got, lambda: must(cuda.cuCtxDestroy_v2(other))
 
 
+def chain(count, add):
+    """Nodes, each after the one before."""
+    before = None
+    for _ in range(count):
+        node = c_void_p()
+        must(add(byref(node), before and byref(before), c_size_t(before is not None)))
+        before = node
+
+
+def make_graph(chains, length, children):
+    """A graph of some chains of empty nodes. `children`: a chain of so many copies of it."""
+    graph, outer = c_void_p(), c_void_p()
+    must(cuda.cuGraphCreate(byref(graph), 0))
+    for _ in range(chains):
+        chain(length, lambda node, *after: cuda.cuGraphAddEmptyNode(node, graph, *after))
+    if children == 0:
+        return graph
+    must(cuda.cuGraphCreate(byref(outer), 0))
+    chain(children, lambda node, *rest: cuda.cuGraphAddChildGraphNode(node, outer, *rest, graph))
+    must(cuda.cuGraphDestroy(graph))
+    return outer
+
+
+live_instances = set()
+
+
+def of_instance(dice):
+    """One at a time, for a driver keeps what it took for the next: GRAPH_RESIDUE at most."""
+    if live_instances:
+        return 0, None
+    instance, shape = c_void_p(), dice.choice(((1, 50, 40), (40, 2, 0), (3, 10, 20)))
+    graph = make_graph(*shape)
+    got = cuda.cuGraphInstantiateWithFlags(byref(instance), graph, c_uint64(0))
+    must(cuda.cuGraphDestroy(graph))
+    if got == 0:
+        live_instances.add(instance.value)
+
+    def back():
+        live_instances.remove(instance.value)
+        must(cuda.cuGraphExecDestroy(instance))
+
+    return got, back
+
+
 live_streams = set()
 
 
@@ -299,7 +345,7 @@ def of_process(dice):
 
 WAYS = (
     [of_device, of_small_ones, of_rows, of_stream, of_pool, of_physical, of_array, of_variables] * 4
-    + [of_graph, of_heap, of_stack, of_kernel, of_context, of_streams] * 2
+    + [of_graph, of_instance, of_heap, of_stack, of_kernel, of_context, of_streams] * 2
     + [of_process]
 )
 
@@ -361,7 +407,7 @@ def main(seed, steps):
     # Another process' worker ends a moment after the process.
     residue = whole - free_bytes()
     for _ in range(100):
-        if residue <= (6000 - 1024) * 4 * 2048 + 2 * MIB:
+        if residue <= (6000 - 1024) * 4 * 2048 + 2 * MIB + GRAPH_RESIDUE:
             break
         time.sleep(0.1)
         residue = whole - free_bytes()

@@ -2,14 +2,15 @@
 """Rules about api/cuda/memory_use.txt: every entry point is classified once, what is refused is
 refused, and each handler that is listed as charging a slice does so. A handler charges if its
 text, or that of a function of the same file that it calls, uses Charge, PageCharge, KeptMemory,
-ContextMemory or LoadedCode::pay."""
+ContextMemory, GraphSizes or LoadedCode::pay."""
 
 import re
 
 CLASSES = {"charged", "host", "owner", "context", "object", "uncharged", "refused", "none"}
 CHARGES = re.compile(
     r"\bcharge\(\)\.(take|hold)\(|\bcharge\.hold_block\(|\bpages\.before\(|\bkept_memory\(\)\."
-    r"|\bcontext_memory\(\)\.take_|\bmemory\.(before_launch|take_context)\(|\.pay\("
+    r"|\bcontext_memory\(\)\.take_|\bmemory\.(before_launch|take_context)\("
+    r"|\bsizes\.before_instance\(|\.pay\("
 )
 
 

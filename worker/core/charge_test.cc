@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "worker/core/pinned_charge.h"
+
 namespace tendril::worker {
 namespace {
 
@@ -54,6 +56,28 @@ TEST(Charge, RemembersWhatToGiveBack) {
   EXPECT_EQ(charge.hold(0, 200, nullptr), 0u);
   EXPECT_TRUE(charge.release(first));
   EXPECT_EQ(charge.used(0), 420u);
+}
+
+TEST(PinnedCharge, EachSlicePaysForEachWholeGib) {
+  constexpr uint64_t kGib = uint64_t{1} << 30, kTable = base::kGpuPageBytes;
+  wire::Assignment assignment = of_two_slices(0);
+  assignment.slices[0].memory_bytes = 3 * kTable;
+  assignment.slices[1].memory_bytes = 2 * kTable;
+  assignment.slices[0].context_bytes = assignment.slices[1].context_bytes = 1;
+  Charge charge(assignment, nullptr);
+  PinnedCharge pinned(&charge, 2);
+  EXPECT_TRUE(pinned.take(kGib / 2));
+  EXPECT_EQ(charge.used(0), 0u);
+  EXPECT_TRUE(pinned.take(kGib));
+  EXPECT_TRUE(pinned.take(kGib / 2));
+  EXPECT_EQ(charge.used(0), 2 * kTable);
+  EXPECT_EQ(charge.used(1), 2 * kTable);
+  EXPECT_FALSE(pinned.take(kGib)) << "the second slice is full";
+  EXPECT_EQ(charge.used(0), 2 * kTable);
+  pinned.give_back(kGib);
+  EXPECT_EQ(charge.used(0), kTable);
+  pinned.give_back(kGib);
+  EXPECT_EQ(charge.used(1), 0u);
 }
 
 TEST(Charge, AsksForWhatIsKeptBeforeItRefuses) {

@@ -11,8 +11,9 @@ namespace tendril::worker {
 HostBounds host_bounds(const wire::Assignment& assignment, uint32_t machine_gpus,
                        uint64_t machine_bytes) {
   constexpr uint64_t kWhole = 1'000'000, kBytesLeast = uint64_t{512} << 20;
-  // A graph of a large model has some 100,000 nodes. A driver takes about 1 KiB for each.
-  constexpr uint64_t kObjectsLeast = 128u << 10, kObjectsOfGpu = 2u << 20;
+  // A graph of a large model has some 100,000 nodes, and an instance as many again. A driver takes
+  // about 1 KiB for each.
+  constexpr uint64_t kObjectsLeast = 256u << 10, kObjectsOfGpu = 2u << 20;
   uint64_t share = 0;  // of GPUs, in millionths
   for (uint32_t i = 0; i < assignment.slice_count && i < wire::kSlicesMax; ++i)
     share += std::min<uint64_t>(assignment.slices[i].share_millionths, kWhole);

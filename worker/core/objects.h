@@ -6,6 +6,7 @@
 // never with the numbers that a client chooses. Executor thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -148,13 +149,14 @@ class ObjectTables {
     table(kind).for_each(visit);
   }
   bool full() const { return count_ >= most_; }
+  bool has_room(uint64_t objects) const { return count_ <= most_ && objects <= most_ - count_; }
   // Objects without an id that cost as much. False: there are too many.
-  bool add_nameless() {
-    if (full()) return false;
-    ++count_;
+  bool add_nameless(uint64_t objects = 1) {
+    if (!has_room(objects)) return false;
+    count_ += objects;
     return true;
   }
-  void drop_nameless() { count_ -= count_ != 0; }
+  void drop_nameless(uint64_t objects = 1) { count_ -= std::min(count_, objects); }
 
  private:
   static bool is_of(Kind kind, uint64_t id) {

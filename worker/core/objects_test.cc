@@ -134,7 +134,7 @@ TEST(HostUse, ASliceHasItsPartOfTheMachine) {
   EXPECT_EQ(host_bounds(assignment, 8, 1024 * gib).bytes >> 30, 15u);  // rounded down
   EXPECT_EQ(host_bounds(assignment, 8, 8 * gib).bytes, gib / 2) << "enough for staging";
   EXPECT_GT(host_bounds(assignment, 0, 0).bytes, 1024 * gib) << "unknown";
-  EXPECT_EQ(host_bounds(assignment, 1, gib).objects, (128u << 10) + (512u << 10));
+  EXPECT_EQ(host_bounds(assignment, 1, gib).objects, (256u << 10) + (512u << 10));
   assignment.slice_count = wire::kSlicesMax + 7;  // made up
   host_bounds(assignment, 1, gib);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -104,6 +105,186 @@ TEST(Bounds, WaitsTakeAFixedNumberOfThreads) {
   over = true;
   sampler.join();
   EXPECT_LT(most, before + 80) << "the software GPU has threads of its own, too";
+}
+
+// A driver that counts what reaches it, and a session that may have 1,000 objects.
+uint32_t calls_made = 0;
+uint64_t nodes_made = 0;
+
+class GraphBounds : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    gpu_ = driver();
+    ASSERT_NE(gpu_, nullptr);
+    setenv("TENDRIL_WORKER_OBJECTS", "1000", 1);
+    calls_made = 0;
+    nodes_made = 0;
+    lane_ = lane_with_context();
+  }
+  void TearDown() override { unsetenv("TENDRIL_WORKER_OBJECTS"); }
+
+  static uint64_t graph(uint32_t index) { return api::make_id(Kind::kGraph, 0, 1, index); }
+  static uint64_t exec(uint32_t index) { return api::make_id(Kind::kExec, 0, 1, index); }
+  // Each node comes after the one before, or all beside each other.
+  void make_graph(uint32_t index, uint32_t nodes, bool beside = false) {
+    wire::cuda::cuGraphCreate_request create;
+    create.phGraph = graph(index);
+    append_call(&lane_, create, 1, 1);
+    wire::cuda::cuGraphAddEmptyNode_request node;
+    node.hGraph = graph(index);
+    for (uint32_t i = 0; i < nodes; ++i) {
+      const uint64_t before = api::make_id(Kind::kNode, 0, 1, nodes_);
+      node.phGraphNode = api::make_id(Kind::kNode, 0, 1, ++nodes_);
+      node.numDependencies = i == 0 || beside ? 0 : 1;
+      node.dependencies = {&before, node.numDependencies};
+      append_call(&lane_, node, 1, 1);
+    }
+  }
+  void instantiate(uint32_t from, uint32_t index) {
+    wire::cuda::graph_instantiate_request request;
+    request.graph = graph(from);
+    request.exec = exec(index);
+    append_call(&lane_, request, 1, 1);
+  }
+  void run() { run_lane(gpu_.get(), lane_.data(), lane_.size()); }
+
+  std::unique_ptr<gpu::Driver> gpu_;
+  std::vector<uint8_t> lane_;
+  uint32_t nodes_ = 0;
+};
+
+TEST_F(GraphBounds, GraphsInGraphsDoNotDoubleForEver) {
+  static cuGraphAddChildGraphNode_t* add = nullptr;
+  add = gpu_->cuGraphAddChildGraphNode;
+  gpu_->cuGraphAddChildGraphNode = [](CUgraphNode* node, CUgraph graph, const CUgraphNode* from,
+                                      size_t count, CUgraph child) {
+    static std::map<CUgraph, uint64_t> sizes;
+    const uint64_t more = 1 + sizes[child];
+    sizes[graph] += more;
+    nodes_made += more;
+    ++calls_made;
+    return add(node, graph, from, count, child);
+  };
+  make_graph(1, 1);
+  for (uint32_t level = 2; level < 22; ++level) {
+    make_graph(level, 0);
+    wire::cuda::cuGraphAddChildGraphNode_request child;
+    child.hGraph = graph(level);
+    child.childGraph = graph(level - 1);
+    for (int twice = 0; twice < 2; ++twice) {
+      child.phGraphNode = api::make_id(Kind::kNode, 0, 1, ++nodes_);
+      append_call(&lane_, child, 1, 1);
+    }
+  }
+  run();
+  EXPECT_GE(calls_made, 10u);
+  EXPECT_LE(nodes_made, 1000u) << "each level takes twice as many nodes as the one before";
+}
+
+TEST_F(GraphBounds, ClonesCountWithTheirNodes) {
+  static cuGraphClone_t* clone = nullptr;
+  clone = gpu_->cuGraphClone;
+  gpu_->cuGraphClone = [](CUgraph* out, CUgraph graph) {
+    ++calls_made;
+    return clone(out, graph);
+  };
+  make_graph(1, 100);
+  wire::cuda::cuGraphClone_request request;
+  request.originalGraph = graph(1);
+  wire::cuda::cuGraphDestroy_request destroy;
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t i = 2; i < 50; ++i) {
+      request.phGraphClone = graph(i);
+      append_call(&lane_, request, 1, 1);
+    }
+    for (uint32_t i = 2; i < 50; ++i) {
+      destroy.hGraph = graph(i);
+      append_call(&lane_, destroy, 1, 1);
+    }
+  }
+  run();
+  EXPECT_EQ(calls_made, 2 * 8u) << "what is destroyed counts no longer";
+}
+
+TEST_F(GraphBounds, InstancesCountWithTheirNodes) {
+  static cuGraphInstantiateWithFlags_t* make = nullptr;
+  make = gpu_->cuGraphInstantiateWithFlags;
+  gpu_->cuGraphInstantiateWithFlags = [](CUgraphExec* out, CUgraph graph,
+                                         unsigned long long flags) {
+    ++calls_made;
+    return make(out, graph, flags);
+  };
+  make_graph(1, 100);
+  wire::cuda::cuGraphExecDestroy_request destroy;
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t i = 1; i < 50; ++i) instantiate(1, i);
+    for (uint32_t i = 1; i < 50; ++i) {
+      destroy.hGraphExec = exec(i);
+      append_call(&lane_, destroy, 1, 1);
+    }
+  }
+  run();
+  EXPECT_EQ(calls_made, 2 * 8u);
+}
+
+TEST_F(GraphBounds, InstancesTakeMemoryOfTheSlice) {
+  static cuGraphInstantiateWithFlags_t* make = nullptr;
+  make = gpu_->cuGraphInstantiateWithFlags;
+  gpu_->cuGraphInstantiateWithFlags = [](CUgraphExec* out, CUgraph graph,
+                                         unsigned long long flags) {
+    ++calls_made;
+    return make(out, graph, flags);
+  };
+  make_graph(1, 100, true);  // 11 MiB for its branches, of 64 for the slice and 8 in the reserve
+  wire::cuda::cuGraphExecDestroy_request destroy;
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t i = 1; i < 9; ++i) instantiate(1, i);
+    for (uint32_t i = 1; i < 9; ++i) {
+      destroy.hGraphExec = exec(i);
+      append_call(&lane_, destroy, 1, 1);
+    }
+  }
+  run();
+  EXPECT_EQ(calls_made, 2 * 6u);
+}
+
+TEST_F(GraphBounds, ACaptureEnds) {
+  setenv("TENDRIL_WORKER_OBJECTS", "300", 1);
+  static cuMemsetD8Async_t* set = nullptr;
+  set = gpu_->cuMemsetD8Async;
+  gpu_->cuMemsetD8Async = [](CUdeviceptr at, unsigned char value, size_t count, CUstream stream) {
+    ++calls_made;
+    return set(at, value, count, stream);
+  };
+  wire::cuda::mirror_create_request mirror;
+  mirror.address = kMemory;
+  mirror.bytes = 4096;
+  append_call(&lane_, mirror, 1, 1);
+  wire::cuda::stream_create_request stream;
+  stream.stream = api::make_id(Kind::kStream, 0, 1, 1);
+  stream.flags = CU_STREAM_NON_BLOCKING;
+  append_call(&lane_, stream, 1, 0);
+  wire::cuda::capture_begin_request begin;
+  begin.stream = stream.stream;
+  wire::cuda::memory_set_request fill;
+  fill.destination = kMemory;
+  fill.element = 1;
+  fill.width = 16;
+  fill.height = 1;
+  fill.stream = stream.stream;
+  wire::cuda::capture_end_request end;
+  end.stream = stream.stream;
+  wire::cuda::cuGraphDestroy_request destroy;
+  for (uint32_t round = 1; round <= 2; ++round) {
+    append_call(&lane_, begin, 1, 1);
+    for (int i = 0; i < 600; ++i) append_call(&lane_, fill, 1, 0);
+    end.graph = destroy.hGraph = graph(round);
+    append_call(&lane_, end, 1, 1);
+    append_call(&lane_, destroy, 1, 1);
+  }
+  run();
+  EXPECT_GT(calls_made, 2 * 200u);
+  EXPECT_LE(calls_made, 2 * 300u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/graphs.h"
+#include "worker/cuda/memory/graph_sizes.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -61,17 +62,21 @@ CUresult handle(Executor& executor, const wire::cuda::capture_end_request& reque
   executor.streams().capture_ends(stream);
   CUgraph graph = nullptr;
   const CUresult result = executor.driver().cuStreamEndCapture(stream, &graph);
+  executor.graph_sizes().capture_ended();
   if (result != CUDA_SUCCESS || graph == nullptr) {
     if (result != CUDA_ERROR_ILLEGAL_STATE) graphs.capture_lost(executor);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   graphs.capture_done(graph);
+  const bool counted = executor.graph_sizes().take(graph, executor.graph_sizes().nodes_of(graph));
   if (executor.objects().find(Kind::kGraph, request.graph) != nullptr)
-    return CUDA_SUCCESS;  // captured into the program's graph
-  if (executor.objects().bind(Kind::kGraph, request.graph, graph, graph)) return CUDA_SUCCESS;
+    return counted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;  // captured into the program's graph
+  if (counted && executor.objects().bind(Kind::kGraph, request.graph, graph, graph))
+    return CUDA_SUCCESS;
+  executor.graph_sizes().ended(graph);
   executor.driver().cuGraphDestroy(graph);
   executor.objects().end(graph);
-  return CUDA_ERROR_INVALID_HANDLE;
+  return counted ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult handle(Executor& executor, const wire::cuda::capture_info_request& request,

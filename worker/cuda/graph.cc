@@ -7,6 +7,7 @@
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/graphs.h"
+#include "worker/cuda/memory/graph_sizes.h"
 #include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
@@ -128,6 +129,12 @@ CUresult handle(Executor& executor, const wire::cuda::graph_instantiate_request&
   scope.reserve(Kind::kExec, request.exec);
   if (!scope.ok()) return scope.error();
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  GraphSizes& sizes = executor.graph_sizes();
+  if (!sizes.before_instance(graph)) {
+    reply.outcome = static_cast<uint32_t>(CUDA_GRAPH_INSTANTIATE_ERROR);
+    executor.replies().reply_with_body_anyway();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   CUgraphExec exec = nullptr;
   CUDA_GRAPH_INSTANTIATE_PARAMS params;
   std::memset(&params, 0, sizeof params);
@@ -140,11 +147,13 @@ CUresult handle(Executor& executor, const wire::cuda::graph_instantiate_request&
   reply.outcome = static_cast<uint32_t>(params.result_out);
   reply.node = scope.id(Kind::kNode, params.hErrNode_out);
   executor.replies().reply_with_body_anyway();
-  if (result != CUDA_SUCCESS) return result;
-  if (!executor.objects().bind(Kind::kExec, request.exec, exec)) {
+  if (result != CUDA_SUCCESS || !executor.objects().bind(Kind::kExec, request.exec, exec)) {
+    sizes.not_instantiated();
+    if (result != CUDA_SUCCESS) return result;
     executor.driver().cuGraphExecDestroy(exec);
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  sizes.instantiated(exec);
   reply.has_memory = executor.kept_memory().instantiated(exec, graph);
   if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
     reply.device_handle = reinterpret_cast<uint64_t>(exec);
@@ -287,9 +296,54 @@ CUresult handle(Executor& executor, const wire::cuda::cuGraphDestroyNode_request
   if (!scope.ok()) return scope.error();
   if (is_captured_into(executor, graph_of(executor, request.hNode)))
     return CUDA_ERROR_INVALID_VALUE;
+  const CUgraph graph = graph_of(executor, request.hNode);
+  const uint64_t inside = executor.graph_sizes().nodes_in(node);
   const CUresult result = executor.driver().cuGraphDestroyNode(node);
-  if (result == CUDA_SUCCESS) scope.unbind(Kind::kNode, request.hNode);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  executor.graph_sizes().give_back(graph, inside);
+  scope.unbind(Kind::kNode, request.hNode);
+  return CUDA_SUCCESS;
+}
+
+// The copy's nodes have no names.
+CUresult handle(Executor& executor, const wire::cuda::cuGraphClone_request& request,
+                wire::cuda::cuGraphClone_reply&) {
+  Scope scope(executor);
+  CUgraph original = scope.get<CUgraph>(Kind::kGraph, request.originalGraph);
+  scope.reserve(Kind::kGraph, request.phGraphClone);
+  if (!scope.ok()) return scope.error();
+  GraphSizes& sizes = executor.graph_sizes();
+  const uint64_t nodes = sizes.nodes_of(original);
+  if (!sizes.may_have(nodes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUgraph clone = nullptr;
+  const CUresult result = executor.driver().cuGraphClone(&clone, original);
+  if (result != CUDA_SUCCESS) return result;
+  scope.bind(Kind::kGraph, request.phGraphClone, clone);
+  sizes.take(clone, nodes);
+  return CUDA_SUCCESS;
+}
+
+// The node has a copy of the child graph, whose nodes have no names.
+CUresult handle(Executor& executor, const wire::cuda::cuGraphAddChildGraphNode_request& request,
+                wire::cuda::cuGraphAddChildGraphNode_reply&) {
+  Scope scope(executor);
+  scope.length(request.dependencies.count, request.numDependencies, true);
+  scope.reserve(Kind::kNode, request.phGraphNode);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.hGraph);
+  CUgraphNode* dependencies = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+  CUgraph child = scope.get<CUgraph>(Kind::kGraph, request.childGraph);
+  if (!scope.ok()) return scope.error();
+  GraphSizes& sizes = executor.graph_sizes();
+  const uint64_t nodes = sizes.nodes_of(child);
+  if (!sizes.may_have(nodes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUgraphNode node = nullptr;
+  const CUresult result = executor.driver().cuGraphAddChildGraphNode(
+      &node, graph, dependencies, request.numDependencies, child);
+  if (result != CUDA_SUCCESS) return result;
+  sizes.nest();
+  sizes.take(graph, nodes);
+  scope.bind(Kind::kNode, request.phGraphNode, node);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace tendril::worker::cuda

@@ -13,6 +13,7 @@
 #include "worker/cuda/executor/callbacks.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/graphs.h"
+#include "worker/cuda/memory/graph_sizes.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 
@@ -257,8 +258,10 @@ CUresult handle(Executor& executor, const wire::cuda::graph_conditional_node_req
   const CUresult added = executor.driver().cuGraphAddNode_v2(
       &node, graph, dependencies, nullptr, request.dependencies.count, &parameters);
   const CUresult result = named(scope, added, request.node, node);
-  if (result == CUDA_SUCCESS && parameters.conditional.phGraph_out != nullptr)
+  if (result == CUDA_SUCCESS && parameters.conditional.phGraph_out != nullptr) {
+    executor.graph_sizes().add_bodies(node, parameters.conditional.phGraph_out, request.size);
     reply.bodies = scope.ids(Kind::kGraph, parameters.conditional.phGraph_out, request.size, node);
+  }
   return result != CUDA_SUCCESS ? result : scope.error();
 }
 
@@ -286,6 +289,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_moved_child_node_req
   executor.objects().bind(Kind::kNode, request.node, node, graph);
   executor.objects().give_to(request.child, node);
   executor.graphs().moved(child, graph);
+  executor.graph_sizes().nest();
   return CUDA_SUCCESS;
 }
 

@@ -231,6 +231,22 @@ bool Context::reserve_stream() {
   return true;
 }
 
+bool Context::reserve_graph(uint64_t bytes) {
+  std::lock_guard guard(memory_);
+  const uint64_t most = std::max(graph_bytes_most_, graph_bytes_ + bytes);
+  const uint64_t before = graph_cost(graph_bytes_most_), after = graph_cost(most);
+  if (!change_charge(device, before, after)) return false;
+  taken_ += after - before;
+  graph_bytes_ += bytes;
+  graph_bytes_most_ = most;
+  return true;
+}
+
+void Context::release_graph(uint64_t bytes) {
+  std::lock_guard guard(memory_);
+  graph_bytes_ -= bytes;
+}
+
 DeviceHeap* Context::heap() {
   std::lock_guard guard(lock);
   if (heap_) return heap_.get();

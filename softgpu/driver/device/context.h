@@ -76,6 +76,10 @@ class Context : public std::enable_shared_from_this<Context> {
   bool reserve_local(uint64_t bytes, bool exactly = false);
   // The channel of one more stream. False: the device is full.
   bool reserve_stream();
+  // What one more instance of a graph takes. When it is destroyed, that is kept for the next.
+  // False: the device is full.
+  bool reserve_graph(uint64_t bytes);
+  void release_graph(uint64_t bytes);
 
   // Device printf text. Synchronisation shows it.
   void print(std::string_view text);
@@ -92,10 +96,11 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<std::shared_ptr<Stream>> streams_;
   std::unique_ptr<DeviceHeap> heap_;  // guarded by `lock`
-  std::mutex memory_;                 // guards the next three
-  uint64_t taken_ = 0;  // of the device, for the context itself, local memory and streams
+  std::mutex memory_;                 // guards the next five
+  uint64_t taken_ = 0;  // of the device, for the context itself, local memory, streams and graphs
   uint64_t local_bytes_ = 0;
   size_t streams_most_ = 0;
+  uint64_t graph_bytes_ = 0, graph_bytes_most_ = 0;
   std::mutex print_lock_;
   std::string printed_;
 };

@@ -98,6 +98,9 @@ struct ChildWork : Work {
 };
 
 struct GraphExec {
+  GraphExec() = default;
+  GraphExec(const GraphExec&) = delete;
+  GraphExec& operator=(const GraphExec&) = delete;
   struct Item {
     CUgraphNode original = nullptr;
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -111,6 +114,10 @@ struct GraphExec {
   std::vector<Item> items;
   std::vector<std::shared_ptr<Condition>> conditions;
   UserReferences user_objects;
+  // What it takes of its context's device, if that costs anything.
+  CUcontext context = nullptr;
+  uint64_t device_bytes = 0;
+  ~GraphExec();
   Item* find(CUgraphNode node);
 };
 using ExecTable = HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec>;

@@ -9,6 +9,7 @@
 #include "softgpu/driver/graph/conditional.h"
 #include "softgpu/driver/graph/graph_params.h"
 #include "softgpu/driver/graph/graph_run.h"
+#include "softgpu/driver/memory/card_memory.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -28,6 +29,46 @@ bool device_can_launch(const std::vector<NodePtr>& nodes) {
     return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
            type == CU_GRAPH_NODE_TYPE_MEMSET;
   });
+}
+
+base::GraphCost cost_of(const std::vector<NodePtr>& nodes);
+
+base::GraphCost cost_of(const Work& work) {
+  base::GraphCost cost;
+  if (work.type() == CU_GRAPH_NODE_TYPE_KERNEL)
+    cost.parameter_bytes = static_cast<const KernelWork&>(work).params.size();
+  else if (work.type() == CU_GRAPH_NODE_TYPE_GRAPH)
+    cost = cost_of(static_cast<const ChildWork&>(work).graph->nodes);
+  else if (work.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    for (const GraphPtr& body : static_cast<const ConditionalWork&>(work).bodies)
+      cost.add(cost_of(body->nodes));
+  return cost;
+}
+
+base::GraphCost cost_of(const std::vector<NodePtr>& nodes) {
+  base::GraphCost cost;
+  std::map<const GraphNode*, uint32_t> numbers;
+  for (const NodePtr& node : nodes)
+    numbers.emplace(node.get(), static_cast<uint32_t>(numbers.size()));
+  std::vector<std::pair<uint32_t, uint32_t>> edges;
+  for (const NodePtr& node : nodes) {
+    for (const auto& edge : node->dependencies)
+      edges.emplace_back(numbers.at(edge.from.get()), numbers.at(node.get()));
+    cost.add(cost_of(*node->work));
+  }
+  cost.nodes += nodes.size();
+  cost.branches += base::graph_branches(nodes.size(), edges);
+  return cost;
+}
+
+// With costs=card an instance takes device memory.
+bool take_memory(Context& context, const std::vector<NodePtr>& nodes, GraphExec* exec) {
+  if (!costs_as_card()) return true;
+  const uint64_t bytes = cost_of(nodes).bytes();
+  if (!context.reserve_graph(bytes)) return false;
+  exec->context = context.handle;
+  exec->device_bytes = bytes;
+  return true;
 }
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
@@ -58,6 +99,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto made = std::make_shared<GraphExec>();
+  if (!take_memory(*context, order, made.get())) return CUDA_ERROR_OUT_OF_MEMORY;
   made->flags = flags;
   made->uploaded = wants(flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
   for (const NodePtr& node : order) {
@@ -128,6 +170,11 @@ bool same_edges(const GraphExec& exec, const std::vector<NodePtr>& order) {
 }
 
 }  // namespace
+
+GraphExec::~GraphExec() {
+  const ContextPtr owner = device_bytes != 0 ? contexts().get(context) : nullptr;
+  if (owner != nullptr) owner->release_graph(device_bytes);
+}
 
 SOFT(cuGraphInstantiateWithFlags)
 (CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {

@@ -29,6 +29,19 @@ Hidden& hidden() {
   return only;
 }
 
+// Host memory that is pinned, by device.
+struct Pinned {
+  std::mutex lock;
+  std::map<int, uint64_t> bytes;
+};
+
+Pinned& pinned() {
+  static auto& only = *new Pinned;
+  return only;
+}
+
+uint64_t pinned_cost(uint64_t bytes) { return (bytes >> 30) * base::kGpuPageBytes; }
+
 }  // namespace
 
 bool costs_as_card() { return config().card_costs; }
@@ -80,6 +93,27 @@ uint64_t local_cost(uint64_t bytes) {
 
 uint64_t stream_cost(uint64_t streams) {
   return costs_as_card() ? base::whole_pages(streams * kStreamBytes) : 0;
+}
+
+uint64_t graph_cost(uint64_t bytes) { return costs_as_card() ? base::whole_pages(bytes) : 0; }
+
+bool pin_host(int device, uint64_t bytes) {
+  if (!costs_as_card()) return true;
+  Pinned& all = pinned();
+  std::lock_guard guard(all.lock);
+  uint64_t& total = all.bytes[device];
+  if (!change_charge(device, pinned_cost(total), pinned_cost(total + bytes))) return false;
+  total += bytes;
+  return true;
+}
+
+void unpin_host(int device, uint64_t bytes) {
+  if (!costs_as_card()) return;
+  Pinned& all = pinned();
+  std::lock_guard guard(all.lock);
+  uint64_t& total = all.bytes[device];
+  change_charge(device, pinned_cost(total), pinned_cost(total - bytes));
+  total -= bytes;
 }
 
 bool change_charge(int device, uint64_t before, uint64_t after) {

@@ -9,6 +9,7 @@
 #include "softgpu/driver/device/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph/graph_memory.h"
+#include "softgpu/driver/memory/card_memory.h"
 #include "softgpu/driver/memory/ipc.h"
 #include "softgpu/driver/memory/memory_map.h"
 #include "softgpu/driver/stream/stream.h"
@@ -42,9 +43,13 @@ CUresult host_alloc(void** out, size_t bytes, unsigned flags) {
   SOFT_CONTEXT(context);
   if (out == nullptr || bytes == 0 || (flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = refuse_during_capture()) return bad;
+  if (!pin_host(context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address =
       map().allocate_host(bytes, MemoryKind::kHost, context->device, context->handle, flags);
-  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (address == 0) {
+    unpin_host(context->device, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *out = reinterpret_cast<void*>(address);
   return CUDA_SUCCESS;
 }
@@ -126,6 +131,7 @@ SOFT(cuMemFreeHost)(void* p) {
   quiesce(*found);
   auto gone = map().remove(found->base, {MemoryKind::kHost});
   if (!gone) return CUDA_ERROR_INVALID_VALUE;
+  unpin_host(gone->device, gone->bytes);
   map().free(*gone);
   return CUDA_SUCCESS;
 }
@@ -139,7 +145,11 @@ SOFT(cuMemHostRegister_v2)(void* p, size_t bytesize, unsigned int Flags) {
       address + bytesize > 1ull << 47)
     return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  return map().register_host(address, bytesize, context->device, context->handle, Flags);
+  if (!pin_host(context->device, bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result =
+      map().register_host(address, bytesize, context->device, context->handle, Flags);
+  if (result != CUDA_SUCCESS) unpin_host(context->device, bytesize);
+  return result;
 }
 SOFT(cuMemHostRegister)(void* p, size_t bytesize, unsigned int Flags) {
   return soft_cuMemHostRegister_v2(p, bytesize, Flags);
@@ -155,6 +165,7 @@ SOFT(cuMemHostUnregister)(void* p) {
   quiesce(*found);
   auto gone = map().remove(found->base, {MemoryKind::kRegistered});
   if (!gone) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  unpin_host(gone->device, gone->bytes);
   std::unique_lock running(map().execution());  // nobody reads it from here on
   return CUDA_SUCCESS;
 }

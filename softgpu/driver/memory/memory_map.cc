@@ -245,6 +245,7 @@ void MemoryMap::free_context(CUcontext context) {
   bool foreign = false;
   for (const Allocation& each : gone) {
     foreign |= each.kind == MemoryKind::kRegistered || each.kind == MemoryKind::kImported;
+    if (each.pinned_host()) unpin_host(each.device, each.bytes);
   }
   std::unique_lock running(execution_, std::defer_lock);
   if (foreign) running.lock();

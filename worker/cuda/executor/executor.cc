@@ -20,6 +20,7 @@
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/link.h"
 #include "worker/cuda/memory/context_memory.h"
+#include "worker/cuda/memory/graph_sizes.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/module.h"
@@ -35,6 +36,9 @@ constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next ca
 constexpr uint32_t kSpinBeforeSynchronisingUs = 3;
 // A Python program needs some 100 us from a wait to its next call.
 constexpr uint32_t kSpinAfterWaitUs = 300;
+
+// A launch may take others with it that have arrived (function.cc).
+constexpr uint64_t kNodesOfCall = 32;
 
 bool changes_mirrors(uint16_t opcode) {
   using wire::cuda::Op;
@@ -71,6 +75,29 @@ bool is_transfer(uint16_t opcode) {
   }
 }
 
+// True: while a stream captures, this call may add a node to a graph.
+bool may_be_captured(uint16_t opcode) {
+  using wire::cuda::Op;
+  switch (static_cast<Op>(opcode)) {
+    case Op::copy_device:
+    case Op::copy_shape_device:
+    case Op::memory_set:
+    case Op::pool_allocate:
+    case Op::pool_free:
+    case Op::host_function:
+    case Op::event_record:
+    case Op::stream_wait_event:
+    case Op::cuStreamWaitValue32_v2:
+    case Op::cuStreamWaitValue64_v2:
+    case Op::cuStreamWriteValue32_v2:
+    case Op::cuStreamWriteValue64_v2:
+    case Op::cuStreamBatchMemOp_v2:
+      return true;
+    default:
+      return is_launch(opcode);
+  }
+}
+
 // True: this call may run before the driver is synchronised for the last wait. Such calls report
 // nothing that synchronising changes. Two kinds synchronise by themselves: the launch of a graph
 // that allocates, and a wait while its work runs.
@@ -81,13 +108,16 @@ bool may_come_before_synchronising(uint16_t opcode) {
          op == Op::stream_synchronize || op == Op::event_synchronize;
 }
 
-// TENDRIL_WORKER_MEMORY_MB, if it is set, says what the session may take of the machine's memory.
+// TENDRIL_WORKER_MEMORY_MB, if it is set, says what the session may take of the machine's memory,
+// and TENDRIL_WORKER_OBJECTS, how many objects of the driver.
 HostBounds bounds_of(gpu::Driver* driver, const wire::Assignment& assignment) {
   int gpus = 0;
   if (driver->cuDeviceGetCount(&gpus) != CUDA_SUCCESS || gpus < 1) gpus = 1;
   HostBounds bounds = host_bounds(assignment, static_cast<uint32_t>(gpus), machine_memory_bytes());
   const uint32_t megabytes = base::env_u32("TENDRIL_WORKER_MEMORY_MB", 0);
   if (megabytes != 0) bounds.bytes = uint64_t{megabytes} << 20;
+  const uint32_t objects = base::env_u32("TENDRIL_WORKER_OBJECTS", 0);
+  if (objects != 0) bounds.objects = objects;
   return bounds;
 }
 
@@ -118,12 +148,14 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       output_(std::make_unique<Output>()),
       store_(std::make_unique<ModuleStore>(exports)),
       layouts_(std::make_unique<Layouts>()),
-      mirrors_(std::make_unique<Mirrors>(std::move(window), &host_)),
+      mirrors_(std::make_unique<Mirrors>(std::move(window), &host_, &charge_,
+                                         std::min(assignment.slice_count, wire::kSlicesMax))),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
       kept_memory_(std::make_unique<KeptMemory>(this)),
       context_memory_(std::make_unique<ContextMemory>(this)),
       graphs_(std::make_unique<Graphs>()),
+      graph_sizes_(std::make_unique<GraphSizes>(this)),
       image_objects_(std::make_unique<ImageObjects>()),
       gate_(this, turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
@@ -182,6 +214,11 @@ CallOutcome Executor::serve(const session::Call& call) {
   // Done here, not in the handlers: a call whose context is gone reaches no handler.
   if (mirrors_->changes_are_coming() && changes_mirrors(call.opcode)) mirrors_->change_begins();
   if (!enter_context(call)) return CallOutcome::kAnswered;
+  if (__builtin_expect(streams_.capturing(), 0) && may_be_captured(call.opcode) &&
+      !graph_sizes_->may_capture(kNodesOfCall)) {
+    finish(call, CUDA_ERROR_OUT_OF_MEMORY);
+    return CallOutcome::kAnswered;
+  }
   if (!dispatch(*this, call)) {
     refuse(call);
     return CallOutcome::kSessionOver;
@@ -270,6 +307,14 @@ void Executor::ended(Kind kind, uint64_t id, void* object) {
       break;
     case Kind::kGraph:
       graphs_->forget(*this, static_cast<CUgraph>(object));
+      graph_sizes_->ended(object);
+      break;
+    case Kind::kExec:
+      context_memory_->ended(static_cast<CUgraphExec>(object));
+      graph_sizes_->ended(object);
+      break;
+    case Kind::kNode:
+      graph_sizes_->ended(object);
       break;
     case Kind::kUserObject:
       graphs_->forget_object(id);

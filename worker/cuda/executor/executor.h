@@ -54,6 +54,8 @@ class ContextMemory;
 class KeptMemory;
 // What graphs hold (graphs.h).
 class Graphs;
+// What graphs take (graph_sizes.h).
+class GraphSizes;
 // Texture and surface objects (image_objects.h).
 class ImageObjects;
 
@@ -92,6 +94,7 @@ class Executor {
   ContextMemory& context_memory() { return *context_memory_; }
   PageCharge& pages() { return pages_; }
   Graphs& graphs() { return *graphs_; }
+  GraphSizes& graph_sizes() { return *graph_sizes_; }
   ImageObjects& image_objects() { return *image_objects_; }
   // Memory of this machine that the session has. Any thread.
   HostUse& host() { return host_; }
@@ -185,6 +188,7 @@ class Executor {
   std::unique_ptr<KeptMemory> kept_memory_;
   std::unique_ptr<ContextMemory> context_memory_;
   std::unique_ptr<Graphs> graphs_;
+  std::unique_ptr<GraphSizes> graph_sizes_;
   std::unique_ptr<ImageObjects> image_objects_;
   GatePort gate_;
 };

@@ -51,6 +51,20 @@ bool Streams::captures_into(CUgraph graph) const {
                      [graph](const Capture& one) { return one.graph == graph; });
 }
 
+uint64_t Streams::nodes_captured() {
+  uint64_t sum = 0;
+  for (const Capture& one : captures_) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUgraph graph = nullptr;
+    size_t count = 0;
+    if (driver_->cuStreamGetCaptureInfo_v3(one.stream, &status, nullptr, &graph, nullptr, nullptr,
+                                           nullptr) == CUDA_SUCCESS &&
+        graph != nullptr && driver_->cuGraphGetNodes(graph, nullptr, &count) == CUDA_SUCCESS)
+      sum += count;
+  }
+  return sum;
+}
+
 bool Streams::ask_whether_captures(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||

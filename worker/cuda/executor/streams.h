@@ -29,6 +29,8 @@ class Streams {
   // Does a capture add to this graph? Then the driver still uses it.
   bool captures_into(CUgraph graph) const;
   bool capturing() const { return !captures_.empty(); }
+  // Of all graphs that streams capture into.
+  uint64_t nodes_captured();
   // Is work that is given to `stream` captured instead of run?
   bool captures(CUstream stream) { return !captures_.empty() && ask_whether_captures(stream); }
 

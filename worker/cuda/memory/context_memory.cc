@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint64_t kLocalIncluded = 1024;      // of each thread's local memory, in every context
 constexpr uint64_t kStreamBytes = 560u << 10;  // measured on an H100
-constexpr uint64_t kStreamsInReserve = 32;     // --code-memory covers the driver's objects
+// --code-memory covers the driver's objects, as long as there are few.
+constexpr uint64_t kStreamsInReserve = 32, kGraphBytesInReserve = 8u << 20;
 constexpr size_t kLaunchedMax = 1u << 16;
 
 }  // namespace
@@ -41,7 +42,9 @@ uint64_t ContextMemory::cost(const State& state, uint64_t local_bytes) {
     if (slot.threads != 0 && more > UINT64_MAX / 2 / slot.threads) return UINT64_MAX / 2;
     local = base::whole_pages(more * slot.threads);
   }
-  return local + base::whole_pages(streams * kStreamBytes);
+  const uint64_t graphs =
+      state.graphs_most > kGraphBytesInReserve ? state.graphs_most - kGraphBytesInReserve : 0;
+  return local + base::whole_pages(streams * kStreamBytes) + base::whole_pages(graphs);
 }
 
 bool ContextMemory::pay(State* state, uint64_t local_bytes) {
@@ -80,6 +83,7 @@ void ContextMemory::ended(CUcontext context) {
   contexts_.erase(found);
   for (auto stream = streams_.begin(); stream != streams_.end();)
     stream = stream->second == context ? streams_.erase(stream) : std::next(stream);
+  std::erase_if(instances_, [context](const auto& each) { return each.second.context == context; });
 }
 
 bool ContextMemory::set_stack(uint64_t bytes) {
@@ -154,6 +158,36 @@ void ContextMemory::ended(CUstream stream) {
   const auto context = contexts_.find(found->second);
   if (context != contexts_.end() && context->second.streams != 0) --context->second.streams;
   streams_.erase(found);
+}
+
+bool ContextMemory::take_graph(uint64_t bytes) {
+  State* state = current();
+  if (state == nullptr) return true;
+  const uint64_t before = state->graphs_most;
+  state->graphs += bytes;
+  state->graphs_most = std::max(before, state->graphs);
+  if (state->graphs_most == before || pay(state, slot_facts(state->slot).local_bytes)) return true;
+  state->graphs -= bytes;
+  state->graphs_most = before;
+  return false;
+}
+
+void ContextMemory::refused_graph(uint64_t bytes) {
+  State* state = current();
+  if (state != nullptr) state->graphs -= std::min(state->graphs, bytes);
+}
+
+void ContextMemory::began(CUgraphExec exec, uint64_t bytes) {
+  if (w_.context() != nullptr) instances_[exec] = {w_.context()->context, bytes};
+}
+
+void ContextMemory::ended(CUgraphExec exec) {
+  const auto found = instances_.find(exec);
+  if (found == instances_.end()) return;
+  const auto context = contexts_.find(found->second.context);
+  if (context != contexts_.end())
+    context->second.graphs -= std::min(context->second.graphs, found->second.bytes);
+  instances_.erase(found);
 }
 
 }  // namespace tendril::worker::cuda

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What contexts take of a slice beyond allocations: a further context itself, local memory of its
-// kernels and stacks, channels of its streams (docs/decisions/0020-what-a-driver-takes.md). It is
-// charged before the driver takes it. The primary context of each slot is charged by tendrild. With
-// a driver whose empty context takes nothing, all of this is free. Executor thread.
+// kernels and stacks, channels of its streams, instances of graphs
+// (docs/decisions/0020-what-a-driver-takes.md). It is charged before the driver takes it. The
+// primary context of each slot is charged by tendrild. With a driver whose empty context takes
+// nothing, all of this is free. Executor thread.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +39,21 @@ class ContextMemory {
   void began(CUstream stream);
   void refused_stream();
   void ended(CUstream stream);
+  // Before a graph is instantiated in the call's context. False: out of memory. Then one of the
+  // next two. A driver keeps what an instance had for the next one.
+  bool take_graph(uint64_t bytes);
+  void began(CUgraphExec exec, uint64_t bytes);
+  void refused_graph(uint64_t bytes);
+  void ended(CUgraphExec exec);
 
  private:
   struct State {
     uint32_t slot = 0;
     bool further = false;      // charged for itself
     uint64_t stack_bytes = 0;  // per thread
-    uint64_t charged = 0;      // for local memory and streams
+    uint64_t charged = 0;      // for local memory, streams and graphs
     uint64_t streams = 0, streams_most = 0;
+    uint64_t graphs = 0, graphs_most = 0;  // bytes of instances
   };
   struct Slot {
     bool known = false;
@@ -61,7 +69,12 @@ class ContextMemory {
   Executor& w_;
   std::unordered_map<CUcontext, State> contexts_;
   std::unordered_map<uint32_t, Slot> slots_;
+  struct Instance {
+    CUcontext context;
+    uint64_t bytes;
+  };
   std::unordered_map<CUstream, CUcontext> streams_;
+  std::unordered_map<CUgraphExec, Instance> instances_;
   std::unordered_set<uint64_t> launched_;  // ids that may_launch has asked about
 };
 

@@ -92,6 +92,10 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   if (bytes == 0 || end <= first || !take(bytes, 2)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!pinned_.take(end - first)) {
+    give_back(bytes, 2);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   make_way(first, end);
   // NOREPLACE refuses an address that the worker itself uses, instead of mapping over it.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
@@ -99,6 +103,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) != first) {
     if (at != MAP_FAILED) munmap(at, end - first);
     give_back(bytes, 2);
+    pinned_.give_back(end - first);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const CUresult result = driver->cuMemHostRegister_v2(
@@ -110,6 +115,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
     if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
     munmap(at, end - first);
     give_back(bytes, 2);
+    pinned_.give_back(end - first);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
   put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base),
@@ -201,18 +207,33 @@ uint64_t Mirrors::address_of(uint64_t place) const {
 CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
+  if (!host_.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!pinned_.take(bytes)) {
+    host_.give_back(bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   make_way(base, base + bytes);
-  if (!window_.map(base, bytes))
-    return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  if (!window_.map(base, bytes)) {
+    const bool full = errno == ENOMEM;
+    unpin_shared(bytes);
+    return full ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  }
   const CUresult result =
       driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (result == CUDA_SUCCESS)
+  if (result == CUDA_SUCCESS) {
     put(base, {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false,
                false, false});
-  else
-    window_.unmap(base, bytes, false);
+    return result;
+  }
+  window_.unmap(base, bytes, false);
+  unpin_shared(bytes);
   return result;
+}
+
+void Mirrors::unpin_shared(uint64_t bytes) {
+  host_.give_back(bytes);
+  pinned_.give_back(bytes);
 }
 
 CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
@@ -268,6 +289,8 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   // and last page.
   if (!mirror.pageable && !mirror.drivers) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    pinned_.give_back(mirror.mapped_bytes);
+    if (mirror.shadow == nullptr) host_.give_back(mirror.bytes);
     if (mirror.in_graph && mirror.shadow != nullptr)
       madvise(reinterpret_cast<void*>(mirror.mapped), mirror.mapped_bytes, MADV_DONTNEED);
     left_[mirror.mapped] = mirror.mapped_bytes;

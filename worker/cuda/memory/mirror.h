@@ -15,14 +15,16 @@
 #include <mutex>
 #include <vector>
 
+#include "worker/core/pinned_charge.h"
 #include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
 
 class Mirrors {
  public:
-  // `host`: what the session may take of the machine's memory.
-  Mirrors(transport::HostWindow window, HostUse* host) : window_(std::move(window)), host_(*host) {}
+  // `host`: what the session may take of the machine's memory. `charge`: of its GPUs'.
+  Mirrors(transport::HostWindow window, HostUse* host, Charge* charge, uint32_t slots)
+      : window_(std::move(window)), host_(*host), pinned_(charge, slots) {}
   struct Mirror {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
@@ -88,6 +90,7 @@ class Mirrors {
  private:
   transport::HostWindow window_;
   HostUse& host_;
+  PinnedCharge pinned_;
   static constexpr uint64_t kPage = 4096;
   // The client's address space is divided into parts of this size. Pageable memory of one part
   // keeps its distances here, so that ranges may grow together.
@@ -104,6 +107,7 @@ class Mirrors {
   // Memory for so many copies of a mirror: its own and the shadow. False: the session has its part.
   bool take(uint64_t bytes, unsigned copies);
   void give_back(uint64_t bytes, unsigned copies);
+  void unpin_shared(uint64_t bytes);
 
   void put(uint64_t base, const Mirror& mirror) {
     std::lock_guard<std::mutex> hold(mutex_);

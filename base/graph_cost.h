@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU's driver takes for an instantiated graph. Measured on an H100 and kept in
+// docs/decisions/0020-what-a-driver-takes.md: a part for each node, for the parameters of kernels,
+// and for each branch, that is for each node that may run beside others. The worker charges by this
+// model, and the software GPU takes memory by it. Arithmetic only.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tendril::base {
+
+struct GraphCost {
+  uint64_t nodes = 0, branches = 0, parameter_bytes = 0;
+
+  void add(const GraphCost& other) {
+    nodes += other.nodes;
+    branches += other.branches;
+    parameter_bytes += other.parameter_bytes;
+  }
+  // Of the GPU's memory.
+  uint64_t bytes() const {
+    constexpr uint64_t kNodeBytes = 2458, kBranchBytes = 110u << 10;
+    return nodes * kNodeBytes + parameter_bytes + parameter_bytes / 2 + branches * kBranchBytes;
+  }
+};
+
+// How many branches a graph needs whose nodes are numbered from 0. A node goes on in the branch of
+// one that it waits for, unless another node has. It takes over a branch that has ended only if all
+// of that branch must end sooner. `edges`: pairs of the earlier and the later node. Nodes in a
+// cycle count as nothing.
+uint64_t graph_branches(uint64_t nodes, const std::vector<std::pair<uint32_t, uint32_t>>& edges);
+
+}  // namespace tendril::base
