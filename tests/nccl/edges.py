@@ -336,6 +336,43 @@ def knobs():
     expect(code, wanted, "the outcome")
 
 
+def lost_lines():
+    """Run with the knob LOSE=3: the third launch of the process meets broken lines. Both ranks are
+    told, and abort frees both."""
+    ranks = pair()
+    sums(ranks)
+    for rank in ranks:
+        rank.gpu.use()
+        data = rank.gpu.upload([1.0])
+        rank.all_reduce(data, data, 1)
+    end = time.monotonic() + 1
+    while not all(NCCL.state(rank.comm) for rank in ranks) and time.monotonic() < end:
+        time.sleep(0.01)
+    expect([NCCL.state(rank.comm) for rank in ranks], [REMOTE, REMOTE], "the states")
+    for rank in ranks:
+        NCCL.CommAbort(rank.comm)
+        rank.gpu.synchronize()
+
+
+def different_calls():
+    """Softnccl's own: ranks that do not call the same are told, and abort frees both."""
+    ranks = pair()
+    sums(ranks)
+    for count, rank in zip((4, 8), ranks):
+        rank.gpu.use()
+        data = rank.gpu.upload([1.0] * 8)
+        rank.all_reduce(data, data, count)
+    end = time.monotonic() + 1
+    while not any(NCCL.state(rank.comm) for rank in ranks) and time.monotonic() < end:
+        time.sleep(0.01)
+    if INVALID_USAGE not in [NCCL.state(rank.comm) for rank in ranks]:
+        raise AssertionError("nobody was told")
+    print(NCCL.library.ncclGetLastError(None).decode())
+    for rank in ranks:
+        NCCL.CommAbort(rank.comm)
+        rank.gpu.synchronize()
+
+
 def versions():
     """Two processes with different versions: both are refused, and say why."""
     from gpus import UniqueId
@@ -359,9 +396,11 @@ def versions():
 
 
 SCENARIOS = [questions, refusals, splits, several_ids, stuck_collective, stuck_connection]
-SCENARIOS += [stuck_init, lost_peer, many, graph_holds, knobs, versions]
+SCENARIOS += [stuck_init, lost_peer, many, graph_holds]
+# Of softnccl, and of its knobs.
+OWN = [knobs, versions, lost_lines, different_calls]
 
 if __name__ == "__main__":
-    {scenario.__name__: scenario for scenario in SCENARIOS}[sys.argv[1]]()
+    {scenario.__name__: scenario for scenario in SCENARIOS + OWN}[sys.argv[1]]()
     print("PASS", flush=True)
     os._exit(0)  # ranks may be stuck on purpose

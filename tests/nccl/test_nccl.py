@@ -107,9 +107,19 @@ class Model(unittest.TestCase):
 class Edges(Native):
     def test_scenarios(self):
         for scenario in edges.SCENARIOS:
-            if scenario not in (edges.knobs, edges.versions):
-                with self.subTest(scenario=scenario.__name__):
-                    self.edge(scenario.__name__)
+            with self.subTest(scenario=scenario.__name__):
+                self.edge(scenario.__name__)
+
+    def test_sequences_of_frameworks(self):
+        for framework, ranks in (("torch", 4), ("tests", 3)):
+            with self.subTest(framework=framework):
+                self.expect_pass(sys.executable, FOLDER / "sequences.py", framework, ranks)
+
+    def test_broken_lines_are_told(self):
+        self.edge("lost_lines", TENDRIL_SOFTNCCL_LOSE=3)
+
+    def test_ranks_that_differ_are_told(self):
+        self.assertIn("call different operations", self.edge("different_calls"))
 
     def test_late_connections_and_a_short_queue_change_nothing(self):
         table = self.table(2, whole=False)
