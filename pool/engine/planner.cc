@@ -4,7 +4,9 @@
 // later may be in its way there. A second head may be one inside its account's quota, and a third
 // one that has waited too long.
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <numbers>
 #include <queue>
 
 #include "pool/engine/state.h"
@@ -16,6 +18,7 @@ namespace {
 // Everything is looked at again after this time, even if nothing happened: leases pass the time
 // during which they are not reclaimed.
 constexpr int64_t kPlanAll_s = 5;
+constexpr double kSameUsage = 0.1;  // in parts of what an account is entitled to
 
 uint64_t failure_key(uint32_t shape, uint32_t gpu_class) {
   return uint64_t{shape} << 32 | gpu_class;
@@ -154,10 +157,14 @@ Engine::State::OrderKey Engine::State::key_of(const Entry& entry) const {
   key.over = true;
   for (uint32_t gpu_class : entry.ask.gpu_classes)
     if (ledger.inside_quota(ledger.use(), charge_of(entry, gpu_class))) key.over = false;
+  // What the account used on average, as a part of what it is entitled to. Who used nearly as much
+  // as another has no right to go first: then age decides.
+  const double memory_s =
+      static_cast<double>(policy().fair_share_half_life_s) / std::numbers::ln2 / kWholeGpu;
   for (uint32_t account = entry.ask.account; account != kNoAccount;
        account = policy().accounts[account].parent)
-    key.used.push_back((usage_[account].gpu_seconds() + charged_[account]) /
-                       std::max(ledger.entitlement(account), 1.0));
+    key.used.push_back(std::floor((usage_[account].gpu_seconds() + charged_[account]) / memory_s /
+                                  std::max(ledger.entitlement(account), 1.0) / kSameUsage));
   std::reverse(key.used.begin(), key.used.end());
   return key;
 }

@@ -88,8 +88,10 @@ void Engine::State::head(Entry& entry, int64_t now_s, EnginePlan& plan) {
   const bool late = this->late(entry, now_s);
   if (Promise* own = promise_of(entry.ask.id)) {
     const uint32_t gpu_class = own->gpu_class;
-    const bool anew =
-        room.gains(gpu_class) != own->gains && now_s >= own->computed_s + kPromiseAnew_s;
+    // What was told stays, so that others may use the GPUs until then. Only a request whose time
+    // nobody knew is told one as soon as there is one.
+    const bool anew = own->by_force && room.gains(gpu_class) != own->gains &&
+                      now_s >= own->computed_s + kPromiseAnew_s;
     const bool reclaimed = !own->reclaiming && reclaim_for(entry, gpu_class, now_s, plan);
     if (anew || reclaimed) promise(entry, now_s, false);
     if (reclaimed)
