@@ -115,7 +115,8 @@ const char* life_act_name(LifeAct act) {
 LifeRules life_rules(const UserClass& user_class, const PoolPolicy& policy, uint64_t wall_s) {
   const auto limit = [](uint64_t value_s) { return value_s == kUnlimited ? 0 : value_s; };
   LifeRules rules;
-  rules.max_wall_s = limit(wall_s == 0 ? user_class.max_wall_s : wall_s);
+  rules.max_wall_s =
+      limit(wall_s == 0 ? user_class.max_wall_s : std::min(wall_s, user_class.max_wall_s));
   rules.warn_s = user_class.warn_time_s;
   for (const Action action : user_class.wall_action) {
     rules.wall_requeues = rules.wall_requeues || action == Action::kRequeue;
@@ -187,6 +188,18 @@ LifeAdvance Life::advance(const LifeRules& rules, const LifeFacts& facts, int64_
         rules.reclaim_steps, std::string(facts.reclaim_why));
   settle(&call);
   return std::move(call.out);
+}
+
+void Life::delay(int64_t span_ns) {
+  const auto move = [span_ns](int64_t* time_ns) {
+    if (*time_ns != kNever) *time_ns += std::min(span_ns, kNever - 1 - *time_ns);
+  };
+  for (Ladder* ladder : {&max_wall_, &fixed_end_, &idle_, &unused_, &reclaim_}) {
+    if (!ladder->begun()) continue;
+    move(&ladder->begun_ns);
+    move(&ladder->next_ns);
+  }
+  move(&requeue_end_ns_);
 }
 
 // A warning as long before the end as it should be, or a later end. A warning that comes a little

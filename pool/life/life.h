@@ -34,7 +34,8 @@ struct LifeRules {
   uint64_t pause_s = 300;  // the longest pause. Watchdogs in programs do not bear longer ones
 };
 
-// Those of a class. `wall_s` is the longest time of the request; 0: the class's.
+// Those of a class. `wall_s` is the longest time of the request, if it is shorter than the class's;
+// 0: it names none.
 LifeRules life_rules(const UserClass& user_class, const PoolPolicy& policy, uint64_t wall_s);
 
 // What a server last reported about its part of a lease.
@@ -95,6 +96,10 @@ class Life {
 
   // What is to be done at `now_ns`. The same facts at the same time a second time: nothing.
   LifeAdvance advance(const LifeRules& rules, const LifeFacts& facts, int64_t now_ns);
+
+  // The holder heard of the last actions this much later than they were ordered: all that was
+  // begun has the more time.
+  void delay(int64_t span_ns);
 
   bool shrunk() const { return shrunk_; }
   bool paused() const { return paused_; }

@@ -424,8 +424,18 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
   server.orders.erase(found);
   auto leased = job_by_lease_.find(order.pool_lease_id);
   Job* job = leased == job_by_lease_.end() ? nullptr : &jobs_.at(leased->second);
+  if (job == nullptr) {
+    const auto booked = server.book.find(order.lease_id);  // one that the server granted itself
+    const auto found_job = booked == server.book.end() ? jobs_.end() : jobs_.find(booked->second);
+    if (order.pool_lease_id == 0 && found_job != jobs_.end()) job = &found_job->second;
+  }
   Part* part = job == nullptr ? nullptr : part_of(*job, server.number);
   if (part == nullptr) return;
+  if (job->acted_ns != 0 && is_told(*job)) {
+    job->life.delay(int64_t(now_.monotonic_ns - job->acted_ns));
+    job->acted_ns = 0;
+    if (result.code == base::Code::kOk) return look_at_life(*job);
+  }
   const bool awaited = part->order_id == result.order_id;
   if (awaited) part->order_id = 0;
   if (order.kind == wire::OrderKind::kHold && awaited && job->stage == Stage::kHolding) {

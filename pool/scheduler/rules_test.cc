@@ -145,6 +145,24 @@ TEST_F(WithPolicy, TheLongestTimeEndsALeaseUnderAnotherSchedulerToo) {
   EXPECT_TRUE(server->book.empty());
 }
 
+// What a silent server could not tell the holder counts from when it was told.
+TEST_F(WithPolicy, AWarningThatIsHeardLateLastsAsLong) {
+  wire::PoolWish wish;
+  wish.user_class = "batch";
+  world.start("ann", 1, 1, wish);
+  server->book.begin()->second.was_attached = true;
+  world.pass(54 * 60);
+  server->reachable = false;
+  world.pass(3 * 60);
+  world.cut(*server);
+  server->reachable = true;
+  world.pass(3 * 60 + 30);
+  EXPECT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  EXPECT_EQ(server->book.size(), 1u) << "its longest time is over, but it was warned late";
+  world.pass(60);
+  EXPECT_TRUE(server->book.empty());
+}
+
 TEST_F(WithPolicy, APolicyOutlivesTheScheduler) {
   world.begin(2);
   world.pass(3);

@@ -96,8 +96,25 @@ LifeFacts Scheduler::State::facts_of(const Job& job) const {
   return facts;
 }
 
+// False: a server has not confirmed yet what the holder is to hear. It may be silent.
+bool Scheduler::State::is_told(const Job& job) const {
+  for (const Part& part : job.parts) {
+    const Member* server = member(part.server);
+    if (server == nullptr || part.phase == PartPhase::kEnded) continue;
+    for (const auto& [id, pending] : server->orders) {
+      const wire::Order& order = pending.order;
+      const bool its = order.pool_lease_id == job.lease_id &&
+                       (job.lease_id != 0 || order.lease_id == part.server_lease_id);
+      if (its && order.kind != wire::OrderKind::kHold && order.kind != wire::OrderKind::kCommit)
+        return false;
+    }
+  }
+  return true;
+}
+
+// The next step waits until the last one was heard.
 void Scheduler::State::look_at_life(Job& job) {
-  if (job.stage != Stage::kGranted) return;
+  if (job.stage != Stage::kGranted || (job.stirred && !is_told(job))) return;
   LifeAdvance advance = job.life.advance(rules_of(job), facts_of(job), int64_t(now_.monotonic_ns));
   if (advance.again_ns != kNever && uint64_t(advance.again_ns) != job.life_due_ns) {
     job.life_due_ns = uint64_t(std::max<int64_t>(advance.again_ns, 0));
@@ -123,6 +140,7 @@ void Scheduler::State::tell_parts(Job& job, wire::Order told) {
 
 void Scheduler::State::act(Job& job, const LifeAction& action) {
   job.stirred = true;
+  job.acted_ns = now_.monotonic_ns;
   static const char* const kWhats[] = {"warn", "shrink", "pause", "resume", "requeue", "end"};
   event(kWhats[size_t(action.act)], "lease " + std::to_string(job.id), action.text);
   wire::Order told;

@@ -107,7 +107,8 @@ struct Job {
   int64_t granted_ns = 0;  // monotonic; may be negative
   int64_t granted_s = 0;   // wall
   Life life;
-  bool stirred = false;  // life has acted, so look at each report
+  bool stirred = false;   // life has acted, so look at each report
+  uint64_t acted_ns = 0;  // when it did last
   uint64_t life_due_ns = kNotAgain;
   bool reclaim = false;
   std::string reclaim_why, end_why;
@@ -286,6 +287,7 @@ class Scheduler::State {
 
   // ---- running.cc ----
   void look_at_life(Job& job);
+  bool is_told(const Job& job) const;
   uint64_t longest_of(const Job& job) const;
   LifeRules rules_of(const Job& job) const;
   LifeFacts facts_of(const Job& job) const;
