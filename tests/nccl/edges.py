@@ -277,6 +277,47 @@ def lost_peer():
     os.waitpid(child, 0)
 
 
+def forked_rank(ranks, number):
+    """A process that makes rank `number` as soon as it has the id, and stays. (pid, end of a pipe
+    for the id)"""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        from gpus import UniqueId
+
+        Rank(CUDA, NCCL, ranks, number, UniqueId.of(os.read(read, 128)))
+        signal.pause()
+    os.close(read)
+    return child, write
+
+
+def lost_in_init():
+    """Two of three ranks wait for the third, and one of them dies."""
+    child, write = forked_rank(3, 1)
+    unique_id, comm = new_id(), ctypes.c_void_p()
+    os.write(write, unique_id.to_bytes())
+    threading.Timer(0.3, os.kill, (child, signal.SIGKILL)).start()
+    code = NCCL.code("CommInitRank", ctypes.byref(comm), 3, unique_id, 0)
+    expect(code, REMOTE, "init with a rank that died")
+    expect(comm.value, None, "the communicator")
+    os.waitpid(child, 0)
+
+
+def lost_in_connection():
+    """The other dies before the first use, in which this one waits for it."""
+    child, write = forked_rank(2, 1)
+    unique_id = new_id()
+    os.write(write, unique_id.to_bytes())
+    rank = Rank(CUDA, NCCL, 2, 0, unique_id)
+    threading.Timer(0.3, os.kill, (child, signal.SIGKILL)).start()
+    data = rank.gpu.upload([1.0])
+    expect(rank.all_reduce(data, data, 1, code=True), REMOTE, "the first use")
+    expect(NCCL.state(rank.comm), REMOTE, "the state after")
+    NCCL.CommAbort(rank.comm)
+    rank.gpu.synchronize()
+    os.waitpid(child, 0)
+
+
 def many():
     """Communicators come and go and leave no thread, descriptor or memory behind."""
     count = int(os.environ.get("TENDRIL_NCCL_MANY", "500"))
@@ -396,7 +437,7 @@ def versions():
 
 
 SCENARIOS = [questions, refusals, splits, several_ids, stuck_collective, stuck_connection]
-SCENARIOS += [stuck_init, lost_peer, many, graph_holds]
+SCENARIOS += [stuck_init, lost_peer, lost_in_init, lost_in_connection, many, graph_holds]
 # Of softnccl, and of its knobs.
 OWN = [knobs, versions, lost_lines, different_calls]
 
