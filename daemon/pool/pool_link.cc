@@ -193,8 +193,12 @@ base::Result<wire::PoolOrders> PoolLinks::report(Link* link, session::Control* c
   report.boot = options_.boot;
   report.number = ++link->number;
   report.newest_term = host_.newest_term();
-  wire::ServerFacts facts = host_.facts();
-  if (link->number == 1 || !is_same(facts, link->facts)) report.facts = {facts};
+  wire::ServerFacts facts = link->facts;
+  // A gang waits for what orders came to. Facts can wait: asking GPUs for them takes milliseconds.
+  if (link->results.empty() || link->number == 1) {
+    facts = host_.facts();
+    if (link->number == 1 || !is_same(facts, link->facts)) report.facts = {facts};
+  }
   if (link->schedules) {
     if (link->full && !link->continues) link->changes.forget();
     report.entries =

@@ -142,7 +142,7 @@ struct Box {
   std::vector<wire::BookEntry> book;
   std::vector<std::pair<uint64_t, wire::Order>> obeyed;
   uint64_t term = 0, stored = 0;
-  bool draining = false;
+  bool draining = false, drains_when_it_obeys = false;
 
   PoolHost host() {
     PoolHost host;
@@ -170,6 +170,7 @@ struct Box {
     host.obey = [this](uint64_t of, const wire::Order& order) {
       std::lock_guard<std::mutex> hold(mutex);
       obeyed.emplace_back(of, order);
+      draining = draining || drains_when_it_obeys;
       wire::OrderResult result;
       result.order_id = order.order_id;
       result.lease_id = 70 + order.order_id;
@@ -253,6 +254,22 @@ TEST(PoolLinks, OrdersAreCarriedOutAndTheirResultsToldOnce) {
       scheduler.hears([](const wire::PoolReport& report) { return report.results.empty(); }));
   EXPECT_EQ(box.stored, 17u);
   EXPECT_EQ(box.obeyed[0].first, 1u);
+}
+
+TEST(PoolLinks, ResultsDoNotWaitForFacts) {
+  SmallScheduler scheduler;
+  Box box;
+  box.drains_when_it_obeys = true;
+  const auto links = start(&box, {scheduler.address()});
+  wire::PoolOrders orders = scheduler.usual();
+  orders.orders = {hold_order(1)};
+  scheduler.once(orders);
+  bool came_first = false;
+  EXPECT_TRUE(scheduler.hears([&](const wire::PoolReport& report) {
+    if (!report.results.empty()) came_first = report.facts.empty();
+    return !report.facts.empty() && report.facts[0].draining;
+  }));
+  EXPECT_TRUE(came_first);
 }
 
 TEST(PoolLinks, ALowerTermAndAStandbyGiveNoOrders) {
