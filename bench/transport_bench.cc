@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,12 +30,12 @@ using bench::bare_trips_us;
 using bench::undisturbed_us;
 using transport::ChannelSet;
 
-constexpr int kRounds = 9;
+int rounds = 9;
 constexpr int kTrips = 2000;
 constexpr uint64_t kCalls = 500'000;
 constexpr uint64_t kBulkBytes = 64u << 20;
 constexpr int kBulkTimes = 4;
-constexpr uint32_t kSpinUs = 1'000'000;
+uint32_t spin_us = 1'000'000;
 
 // The least disturbed round, because on a shared machine everything else only adds time.
 double least(const std::vector<double>& values) {
@@ -93,7 +95,7 @@ class Worker {
  private:
   void run() {
     for (;;) {
-      auto call = service_->next({kSpinUs, -1});
+      auto call = service_->next({spin_us, -1});
       if (!call.ok()) break;
       uint64_t ask[2] = {};
       memcpy(ask, call->body, std::min<size_t>(call->bytes, sizeof ask));
@@ -169,10 +171,29 @@ Enqueue enqueue(Worker& worker) {
   return {ns, double(kCalls) * 1000.0 / double(base::now_ns() - start)};
 }
 
-void compare(const char* transport, size_t channels) {
-  std::vector<double> bare_trip, trip, ns, rate, bare_bulk, out, in;
+// Both sides are in this process.
+double process_seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
+}
+
+template <typename Copy>
+double seconds_per_gb_and_side(Copy copy) {
+  const double before = process_seconds();
+  copy();
+  return (process_seconds() - before) / (double(kBulkBytes) * kBulkTimes / 1e9) / 2;
+}
+
+// What sealing adds is what it takes beyond plain TCP.
+struct Cost {
+  double trip_us = 0, seconds_per_gb_out = 0, seconds_per_gb_in = 0;
+};
+
+Cost compare(const char* transport, size_t channels) {
+  std::vector<double> bare_trip, trip, ns, rate, bare_bulk, out, in, out_seconds, in_seconds;
   std::vector<uint8_t> data(kBulkBytes, 3);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::vector<double> bare_trips = bare_trips_us(transport);
     bare_trip.push_back(undisturbed_us(&bare_trips));
     bare_bulk.push_back(bare_bulk_gbs(transport, channels));
@@ -181,9 +202,11 @@ void compare(const char* transport, size_t channels) {
     Enqueue e = enqueue(worker);
     ns.push_back(e.ns);
     rate.push_back(e.million_per_s);
-    out.push_back(bulk_out_gbs(worker, data));
-    in.push_back(bulk_in_gbs(worker, data));
+    out_seconds.push_back(
+        seconds_per_gb_and_side([&] { out.push_back(bulk_out_gbs(worker, data)); }));
+    in_seconds.push_back(seconds_per_gb_and_side([&] { in.push_back(bulk_in_gbs(worker, data)); }));
   }
+  const Cost cost = {least(trip), least(out_seconds), least(in_seconds)};
   printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport,
          least(bare_trip), least(trip), least(trip) / least(bare_trip));
   printf("%-9s enqueue 64 B      burst %6.0f ns   sustained %6.2f M calls/s\n", transport,
@@ -192,17 +215,34 @@ void compare(const char* transport, size_t channels) {
       "%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n",
       transport, channels, most(bare_bulk), most(out), most(out) / most(bare_bulk), most(in),
       most(in) / most(bare_bulk));
+  printf("%-9s processor time    per GB and side: to worker %.3f s   to client %.3f s\n", transport,
+         cost.seconds_per_gb_out, cost.seconds_per_gb_in);
   fflush(stdout);
+  return cost;
 }
 
 }  // namespace
 
+// `tendril_transport_bench cost`: nobody looks for messages without sleeping, so processor time is
+// what the work takes. Otherwise nobody sleeps, so trips are as short as they can be.
 int main(int argc, char** argv) {
-  setenv("TENDRIL_WAIT_SPIN_US", "1000000", 0);
-  size_t channels = argc > 2 ? size_t(atoi(argv[2])) : 2;
-  for (const char* transport : {"tcp", "sealed", "unix", "shm"}) {
-    if (argc > 1 && strcmp(argv[1], transport) != 0 && strcmp(argv[1], "all") != 0) continue;
-    compare(transport, channels);
+  const std::string which = argc > 1 ? argv[1] : "all";
+  const bool cost = which == "cost";
+  if (cost) {
+    spin_us = 0;
+    rounds = 3;
   }
+  setenv("TENDRIL_WAIT_SPIN_US", cost ? "0" : "1000000", 0);
+  const size_t channels = argc > 2 ? size_t(atoi(argv[2])) : 2;
+  std::map<std::string, Cost> costs;
+  for (const char* transport : {"tcp", "sealed", "unix", "shm"}) {
+    if (which == transport || which == "all" || (cost && costs.size() < 2))
+      costs[transport] = compare(transport, channels);
+  }
+  if (costs.count("tcp") == 0 || costs.count("sealed") == 0) return 0;
+  const Cost &clear = costs["tcp"], &sealed = costs["sealed"];
+  printf("sealing adds: %.2f us to a round trip, %.3f and %.3f s of processor per GB and side\n",
+         sealed.trip_us - clear.trip_us, sealed.seconds_per_gb_out - clear.seconds_per_gb_out,
+         sealed.seconds_per_gb_in - clear.seconds_per_gb_in);
   return 0;
 }
