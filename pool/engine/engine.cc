@@ -52,6 +52,10 @@ const char* wait_reason_name(WaitReason reason) {
   return "unknown";
 }
 
+std::string reason_text(WaitReason reason, const std::string& numbers) {
+  return std::string(wait_reason_name(reason)) + ": " + numbers;
+}
+
 Engine::State::State() {
   room.set_inside([this](uint64_t id, uint64_t reservation) {
     const auto found = running.find(id);
@@ -245,12 +249,14 @@ base::Status Engine::State::submit(const Ask& ask, int64_t now_s) {
     const uint64_t in_class = pending(pending_of_class_, ask.user_class, entry->user);
     const uint64_t in_account = pending(pending_of_account_, ask.account, entry->user);
     if (in_class >= of.max_per_user.pending || in_account >= account.max_per_user.pending)
-      return base::Status(base::Code::kRefused,
-                          ask.user + " has " + std::to_string(std::max(in_class, in_account)) +
-                              " requests waiting, and " +
-                              (in_class >= of.max_per_user.pending ? "class " + of.name
-                                                                   : "account " + account.name) +
-                              " allows no more; wait until one has started, or withdraw one");
+      return base::Status(
+          base::Code::kRefused,
+          reason_text(WaitReason::kUserLimit,
+                      ask.user + " has " + std::to_string(std::max(in_class, in_account)) +
+                          " requests waiting, and " +
+                          (in_class >= of.max_per_user.pending ? "class " + of.name
+                                                               : "account " + account.name) +
+                          " allows no more; wait until one has started, or withdraw one"));
   }
   entry->answers = room.answers_of(ask);
   if (!entry->gone)
@@ -473,6 +479,9 @@ std::vector<EngineWaiting> Engine::waiting(int64_t now_s) { return state_->expla
 
 uint64_t Engine::used(uint32_t account, uint32_t gpu_class) const {
   return state_->ledger.held(state_->ledger.use(), account, gpu_class);
+}
+uint64_t Engine::lent(uint32_t account, uint32_t gpu_class) const {
+  return state_->ledger.lent(account, gpu_class);
 }
 uint64_t Engine::used_by_user(uint32_t user_class, const std::string& user) const {
   return state_->ledger.of_class_user(user_class, state_->ledger.user_number(user)).gpus;

@@ -38,6 +38,8 @@ enum class WaitReason : uint8_t {
   kServersDown,  // it fits only on servers that are silent
 };
 const char* wait_reason_name(WaitReason reason);  // "Resources", ...
+// "Quota: vision holds 4.0 of 4.0 top": the word, then the numbers behind it.
+std::string reason_text(WaitReason reason, const std::string& numbers);
 
 // What a GPU is. Its position in EngineServer::gpus is its number.
 struct EngineGpu {
@@ -171,6 +173,8 @@ class Engine {
 
   // What an account, with those below it, holds of a class now. Millionths.
   uint64_t used(uint32_t account, uint32_t gpu_class) const;
+  // What of its quota others of its parent hold now.
+  uint64_t lent(uint32_t account, uint32_t gpu_class) const;
   uint64_t used_by_user(uint32_t user_class, const std::string& user) const;
   // What of a class there is on servers that are not silent, and what of it nobody holds.
   uint64_t capacity(uint32_t gpu_class) const;

@@ -269,7 +269,7 @@ void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64
 // What submit() refuses for good, and the nearest that fits.
 base::Status Engine::State::never_fits(const Entry& entry, int64_t now_s) {
   const auto refused = [](const std::string& text) {
-    return base::Status(base::Code::kRefused, text);
+    return base::Status(base::Code::kRefused, reason_text(WaitReason::kNeverFits, text));
   };
   const Ask& ask = entry.ask;
   if (ask.gpu_classes.empty())

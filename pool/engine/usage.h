@@ -30,7 +30,7 @@ class Durations {
  public:
   static constexpr size_t kTenths = 10;
   void add(int64_t lasted_s, int64_t most_s);
-  // The time that this part of leases has ended by, of those that lasted so long already.
+  // Of the leases that lasted so long already: after this time, that part of them has ended.
   int64_t quantile_s(double part, int64_t lasted_s, int64_t most_s) const;
   std::vector<double> counts() const { return {counts_.begin(), counts_.end()}; }
   void restore(const std::vector<double>& counts);

@@ -178,9 +178,12 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     server.book[entry.lease_id] = job.id;
   }
   part.boot = server.boot;
+  count_use(job, part, entry);
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
   if (!entry.slices.empty() && !equal(entry.slices, part.slices)) {
+    grow_given(part, entry.age_ns);
     part.slices = entry.slices;
+    if (job.stage >= Stage::kGranted) save_grant(job);
     if (job.in_engine) {
       engine_.resize(job.id, placed(job));
       plan_dirty_ = true;
@@ -201,6 +204,7 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
 
 // A lease that the server granted by itself, or that is older than what the store knows.
 void Scheduler::State::adopt(Member& server, const wire::BookEntry& entry) {
+  if (entry.pool_lease_id != 0) remnant_gone(entry.pool_lease_id, server.number);
   Job* job = nullptr;
   auto leased = job_by_lease_.find(entry.pool_lease_id);
   if (entry.pool_lease_id != 0 && leased != job_by_lease_.end()) {
@@ -286,6 +290,7 @@ void Scheduler::State::take_ended(Member& server, const wire::BookEntry& entry) 
     part_gone(server, *job, *part_of(*job, server.number), &entry, entry.why);
     return;
   }
+  if (entry.pool_lease_id != 0) remnant_gone(entry.pool_lease_id, server.number);
   // It began and ended unseen. An attempt that was given up was never a lease.
   if (entry.pool_lease_id != 0 && !entry.was_attached) return;
   Job unseen;
@@ -337,6 +342,7 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
                                  const std::string& why) {
   if (part.phase == PartPhase::kEnded) return;
   if (last != nullptr) {
+    count_use(job, part, *last);
     take_use(&part, *last, now_.monotonic_ns);
     part.server_lease_id = last->lease_id;
     part.boot = server.boot;
@@ -375,7 +381,8 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
 
 // With the parts that are left. So a later scheduler records no part twice.
 void Scheduler::State::save_grant(const Job& job) {
-  if (!job.local) end_write({keys::kGrant + std::to_string(job.id), pack(grant_of(job))});
+  if (job.local && !job.released) return;  // its server keeps it
+  end_write({keys::kGrant + std::to_string(job.id), pack(grant_of(job))});
 }
 
 // Keys of a batch differ. The last value counts.
@@ -422,6 +429,7 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
   if (found == server.orders.end()) return;
   const wire::Order order = std::move(found->second.order);
   server.orders.erase(found);
+  if (order.kind == wire::OrderKind::kCancel) remnant_gone(order.pool_lease_id, server.number);
   auto leased = job_by_lease_.find(order.pool_lease_id);
   Job* job = leased == job_by_lease_.end() ? nullptr : &jobs_.at(leased->second);
   if (job == nullptr) {

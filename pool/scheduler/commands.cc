@@ -34,6 +34,8 @@ bool read_number(const std::string& text, uint64_t* number) {
   return true;
 }
 
+std::string share_text(uint64_t millionths) { return base::format("%g", double(millionths) / 1e6); }
+
 // "2", "0.5": GPUs, as millionths.
 bool read_gpus(const std::string& text, uint64_t* millionths) {
   const size_t point = text.find('.');
@@ -55,7 +57,7 @@ void Scheduler::State::refuse_command(uint64_t connection, Status status) {
 
 void Scheduler::State::answer_command(uint64_t connection, Json json, uint64_t batch) {
   Effects::ToCommander answer{connection, Status(), json.take()};
-  if (batch == 0) {
+  if (batch <= stored_batch_) {
     effects_.to_commanders.push_back(std::move(answer));
   } else {
     command_answers_.emplace(batch, std::move(answer));
@@ -77,7 +79,8 @@ void Scheduler::State::command(uint64_t connection, const Asker& who,
       {"apply", &State::do_apply},
       {"dry-run", &State::do_dry_run},
       {"forget", &State::do_forget},
-      {"release", &State::do_release}};
+      {"release", &State::do_release},
+      {"change", &State::do_change}};
   auto verb = kVerbs.find(command.verb);
   if (verb == kVerbs.end()) {
     return refuse_command(
@@ -231,9 +234,15 @@ void Scheduler::State::apply_text(uint64_t connection, const std::string& text, 
   answer_command(connection, std::move(json), batch);
 }
 
+// What a message calls the file: as its administrator does.
+std::string Scheduler::State::policy_name(const wire::PoolCommand& command) {
+  return command.arguments.empty() ? "policy" : base::printable(command.arguments[0]);
+}
+
 void Scheduler::State::do_apply(uint64_t connection, const Asker& who,
                                 const wire::PoolCommand& command) {
-  base::Result<PoolPolicy> policy = parse_pool_policy(command.body, "policy", options.zones);
+  base::Result<PoolPolicy> policy =
+      parse_pool_policy(command.body, policy_name(command), options.zones);
   if (!policy.ok()) return refuse_command(connection, policy.status());
   event("apply", "policy", "by " + base::printable(who.name));
   apply_text(connection, command.body, policy.take());
@@ -292,7 +301,8 @@ void Scheduler::State::do_move(uint64_t connection, const Asker& who,
 // What a plan under the new policy does to those who run and wait now.
 void Scheduler::State::do_dry_run(uint64_t connection, const Asker& who,
                                   const wire::PoolCommand& command) {
-  base::Result<PoolPolicy> coming = parse_pool_policy(command.body, "policy", options.zones);
+  base::Result<PoolPolicy> coming =
+      parse_pool_policy(command.body, policy_name(command), options.zones);
   if (!coming.ok()) return refuse_command(connection, coming.status());
   const PoolPolicy then = effective(*coming, now_.wall_s);
   Json json;
@@ -326,42 +336,134 @@ void Scheduler::State::do_forget(uint64_t connection, const Asker& who,
   answer_command(connection, std::move(json), batch);
 }
 
-void Scheduler::State::do_release(uint64_t connection, const Asker& who,
-                                  const wire::PoolCommand& command) {
+// The request or lease of a command, for its owner and for administrators; null: it was answered.
+Job* Scheduler::State::named_job(uint64_t connection, const Asker& who,
+                                 const wire::PoolCommand& command) {
   uint64_t id = 0;
   if (command.arguments.empty() || !read_number(command.arguments[0], &id)) {
-    return refuse_command(connection, Status(Code::kInvalid,
-                                             "`release` needs the number of a "
-                                             "request or lease"));
+    refuse_command(connection, Status(Code::kInvalid, "`" + command.verb +
+                                                          "` needs the number of a request or "
+                                                          "lease"));
+    return nullptr;
   }
   auto found = jobs_.find(id);
   if (found == jobs_.end()) {
-    return refuse_command(
-        connection, Status(Code::kNotFound, "pool " + options.pool + " has no request or lease " +
-                                                std::to_string(id)));
+    refuse_command(connection,
+                   Status(Code::kNotFound, "pool " + options.pool + " has no request or lease " +
+                                               std::to_string(id)));
+    return nullptr;
   }
-  Job& job = found->second;
-  if (!who.rules_all && (who.id.empty() || who.id != job.who.id)) {
-    return refuse_command(
+  if (!who.rules_all && (who.id.empty() || who.id != found->second.who.id)) {
+    refuse_command(
         connection,
         Status(Code::kRefused, "lease " + std::to_string(id) +
-                                   " is not yours: its owner, operators and administrators may "
-                                   "release it (rule: owner-or-operator)"));
+                                   " is not yours: its owner, operators and administrators may " +
+                                   command.verb + " it (rule: owner-or-operator)"));
+    return nullptr;
   }
+  return &found->second;
+}
+
+// ID [share=GPUS] [policy=cap|lend] [priority=NUMBER]. A lease may get less; more would have to
+// wait its turn.
+void Scheduler::State::do_change(uint64_t connection, const Asker& who,
+                                 const wire::PoolCommand& command) {
+  Job* const job = named_job(connection, who, command);
+  if (job == nullptr) return;
+  const auto refused = [&](Code code, const std::string& why) {
+    refuse_command(connection, Status(code, "lease " + std::to_string(job->id) + " " + why));
+  };
+  if (job->stage != Stage::kGranted) {
+    return refused(
+        Code::kUnavailable,
+        std::string("is ") + stage_name(*job) +
+            "; terms of leases that run can be changed, so leave the queue and ask again");
+  }
+  wire::LeaseTerms terms = job->request.terms;
+  uint64_t share = 0;
+  for (size_t i = 1; i < command.arguments.size(); ++i) {
+    const std::string& word = command.arguments[i];
+    const std::string value = word.substr(std::min(word.size(), word.find('=') + 1));
+    const bool is_share = word.rfind("share=", 0) == 0 && read_gpus(value, &share) && share != 0;
+    if (word == "policy=cap") {
+      terms.policy = wire::SharePolicy::kCap;
+    } else if (word == "policy=lend") {
+      terms.policy = wire::SharePolicy::kLend;
+    } else if (word.rfind("priority=", 0) == 0) {
+      terms.priority = int32_t(strtol(value.c_str(), nullptr, 10));
+    } else if (!is_share) {
+      return refuse_command(connection, Status(Code::kInvalid,
+                                               "expected share=GPUS, policy=cap, "
+                                               "policy=lend or priority=NUMBER, "
+                                               "not " +
+                                                   base::printable(word)));
+    }
+  }
+  const uint64_t granted = job->request.slice.share_millionths != 0
+                               ? job->request.slice.share_millionths
+                               : job->share_millionths();
+  if (share > granted) {
+    return refused(Code::kRefused, "was granted " + share_text(granted) +
+                                       " of each GPU and can get less, not more, because others "
+                                       "wait for theirs; release it and ask for more");
+  }
+  const uint32_t user_class = effective_.user_class(job->user_class).value_or(0);
+  const int32_t most = user_class < effective_.user_classes.size()
+                           ? effective_.user_classes[user_class].max_priority
+                           : 0;
+  if (terms.priority != job->request.terms.priority &&
+      (terms.priority > most || terms.priority < -wire::kPriorityMax)) {
+    return refused(Code::kRefused, "is of class " + job->user_class +
+                                       ", which allows a priority up to " + std::to_string(most));
+  }
+  change_job(*job, uint32_t(share), terms);
+  event("change", "lease " + std::to_string(job->id), "by " + base::printable(who.name));
+  flush_ends();
+  Json json;
+  json.whole("lease", int64_t(job->id));
+  answer_command(connection, std::move(json), next_batch_ - 1);
+}
+
+void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
+                                  const wire::LeaseTerms& terms) {
+  if (share_millionths != 0) job.request.slice.share_millionths = share_millionths;
+  job.request.terms = terms;
+  save_grant(job);
+  wire::Order told;
+  told.kind = wire::OrderKind::kChange;
+  told.share_millionths = share_millionths;
+  told.sets_terms = true;
+  told.terms = terms;
+  told.text = "its terms were changed";
+  tell_parts(job, std::move(told));
+}
+
+void Scheduler::State::do_release(uint64_t connection, const Asker& who,
+                                  const wire::PoolCommand& command) {
+  Job* const named = named_job(connection, who, command);
+  if (named == nullptr) return;
+  Job& job = *named;
+  const uint64_t id = job.id;
   std::string why = joined_from(command.arguments, 1);
   why = "released by " + base::printable(who.name) + (why.empty() ? "" : ": " + why);
   event("release", "lease " + std::to_string(id), why);
   Json json;
   json.whole("lease", int64_t(id));
-  answer_command(connection, std::move(json));
-  if (job.recovered) {  // it may run: it counts until its servers say that it ended
-    go_on(job);
-    flush_ends();
-    if (jobs_.count(id) == 0) return;
+  if (job.recovered) go_on(job);  // it may run: it counts until its servers say that it ended
+  if (jobs_.count(id) == 0) {
+    // It had ended before.
+  } else if (job.stage >= Stage::kGranted) {
+    // The store knows, so a later scheduler tells servers that are silent now.
+    job.released = true;
+    end_job(job, why);
+    job.end_why = why;  // also if a limit was about to end it
+    save_grant(job);
+  } else {
+    answer(job, Status(Code::kClosed, "request " + std::to_string(id) + " was " + why));
+    drop_job(job);
   }
-  if (job.stage >= Stage::kGranted) return end_job(job, why);
-  answer(job, Status(Code::kClosed, "request " + std::to_string(id) + " was " + why));
-  drop_job(job);
+  flush_ends();
+  answer_command(connection, std::move(json), next_batch_ - 1);
 }
 
 }  // namespace tendril::pool

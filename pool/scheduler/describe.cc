@@ -134,6 +134,10 @@ void Scheduler::State::describe_accounts(Json& json) const {
     for (uint32_t c = 0; c < effective_.gpu_classes.size(); ++c) {
       json.gpus(effective_.gpu_classes[c].name.c_str(), engine_.used(i, c));
     }
+    json.end().object("lent");
+    for (uint32_t c = 0; c < effective_.gpu_classes.size(); ++c) {
+      json.gpus(effective_.gpu_classes[c].name.c_str(), engine_.lent(i, c));
+    }
     json.end();
     json.whole("waiting", int64_t(waiting[account.name]));
     json.number("usage_gpu_s", engine_.decayed_gpu_seconds(i)).end();
@@ -274,25 +278,45 @@ void Scheduler::State::do_queue(uint64_t connection, const Asker& who, const wir
 
 // ---- as a server ----
 
+// GPUs with their running numbers, and what of them is given by all leases.
+void Scheduler::State::list_gpus(const GpuNumbers& numbers, wire::ListReply* reply) const {
+  for (const auto& each : members_) {
+    if (each == nullptr) continue;
+    for (const wire::GpuRecord& gpu : each->record.facts.gpus) {
+      wire::GpuRecord shown = gpu;
+      shown.index = uint32_t(reply->gpus.size());
+      shown.name = gpu.name + " on " + each->record.name;
+      reply->gpus.push_back(std::move(shown));
+    }
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (job.stage < Stage::kGranted) continue;
+    for (const Part& part : job.parts) {
+      for (const wire::SliceGrant& slice : part.slices) {
+        const auto number = numbers.find({part.server, slice.gpu_index});
+        if (number == numbers.end()) continue;
+        reply->gpus[number->second].share_used_millionths += slice.share_millionths;
+        reply->gpus[number->second].memory_promised_bytes += slice.memory_bytes;
+      }
+    }
+  }
+}
+
 wire::ListReply Scheduler::State::list(const wire::ListRequest& request, const Asker& who,
                                        Now now) const {
   wire::ListReply reply;
   reply.server = options.pool;
   reply.product_version = wire::product_version();
   reply.now_ns = now.monotonic_ns;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;  // (server, GPU) -> running number
+  GpuNumbers numbers;
   uint32_t next = 0;
   for (const auto& each : members_) {
     if (each == nullptr) continue;
     for (const wire::GpuRecord& gpu : each->record.facts.gpus) {
       numbers[{each->number, gpu.index}] = next++;
-      if ((request.parts & wire::kListServer) == 0) continue;
-      wire::GpuRecord shown = gpu;
-      shown.index = next - 1;
-      shown.name = gpu.name + " on " + each->record.name;
-      reply.gpus.push_back(std::move(shown));
     }
   }
+  if ((request.parts & wire::kListServer) != 0) list_gpus(numbers, &reply);
   const size_t limit =
       request.limit == 0 ? wire::kListPageMax : std::min(request.limit, wire::kListPageMax);
   for (auto found = jobs_.upper_bound(request.leases_after); found != jobs_.end(); ++found) {
@@ -315,14 +339,9 @@ wire::ListReply Scheduler::State::list(const wire::ListRequest& request, const A
     for (const Part& part : job.parts) {
       record.processes += part.processes;
       for (wire::SliceGrant slice : part.slices) {
-        auto number = numbers.find({part.server, slice.gpu_index});
+        const auto number = numbers.find({part.server, slice.gpu_index});
         if (number == numbers.end()) continue;
         slice.gpu_index = number->second;
-        if (number->second < reply.gpus.size()) {
-          wire::GpuRecord& gpu = reply.gpus[number->second];
-          gpu.share_used_millionths += slice.share_millionths;
-          gpu.memory_promised_bytes += slice.memory_bytes;
-        }
         record.slices.push_back(slice);
         record.memory_used_bytes.push_back(part.memory_used_bytes /
                                            std::max<size_t>(part.slices.size(), 1));

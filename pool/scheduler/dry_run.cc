@@ -59,8 +59,7 @@ void Scheduler::State::describe_dry_run(Json& json, const PoolPolicy& then, cons
   for (const EngineWaiting& waiting : engine.waiting(seconds())) {
     auto found = jobs_.find(waiting.id);
     if (found == jobs_.end()) continue;
-    waits.push_back(name(found->second) + ": " + wait_reason_name(waiting.reason) + ": " +
-                    waiting.text);
+    waits.push_back(name(found->second) + ": " + reason_text(waiting.reason, waiting.text));
   }
   effective_ = now;
   for (const auto& [key, texts] :

@@ -155,9 +155,9 @@ void Scheduler::State::refuse_who_will_not_wait() {
     if (found == jobs_.end() || found->second.stage != Stage::kWaiting) continue;
     Job& job = found->second;
     auto waiting = by_id.find(id);
-    std::string why = job.parked;
+    std::string why = parked_text(job);
     if (waiting != by_id.end()) {
-      why = std::string(wait_reason_name(waiting->second->reason)) + ": " + waiting->second->text;
+      why = reason_text(waiting->second->reason, waiting->second->text);
     }
     answer(job, Status(Code::kUnavailable, "pool " + options.pool +
                                                " has nothing free for this request now (" + why +
@@ -185,6 +185,12 @@ std::string Scheduler::State::start_text(const EngineWaiting& waiting) const {
   return text;
 }
 
+// Why one that is not in the engine's queue waits.
+std::string Scheduler::State::parked_text(const Job& job) const {
+  if (job.parked.empty()) return std::string();
+  return reason_text(planning_ ? WaitReason::kSchedule : WaitReason::kServersDown, job.parked);
+}
+
 wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waiting) const {
   wire::News news;
   std::string why;
@@ -201,10 +207,10 @@ wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waitin
     news.place = waiting->place;
     news.of = waiting->of;
     news.queue = cut(class_name(waiting->gpu_class) + " (account " + job.account + ")");
-    news.reason = cut(std::string(wait_reason_name(waiting->reason)) + ": " + waiting->text);
+    news.reason = cut(reason_text(waiting->reason, waiting->text));
     news.start = cut(start_text(*waiting));
   } else if (job.stage == Stage::kWaiting && !job.parked.empty()) {
-    news.reason = cut((planning_ ? "Schedule: " : "ServersDown: ") + job.parked);
+    news.reason = cut(parked_text(job));
   } else if (job.stage > Stage::kWaiting && news.text.empty()) {
     news.text = "its servers are being asked";
   }

@@ -11,11 +11,13 @@
 namespace tendril::pool {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+// 2: grants know that they end.
+constexpr uint32_t kVersion = 2, kVersionEndings = 2;
 constexpr uint32_t kListMax = 65'536;
 
 class Packer {
  public:
+  uint32_t version() const { return kVersion; }
   void operator()(std::string& value) {
     (*this)(uint32_t(value.size()));
     bytes_ += value;
@@ -51,7 +53,10 @@ class Packer {
 
 class Unpacker {
  public:
-  explicit Unpacker(const std::string& bytes) : in_(bytes.data(), bytes.size()) {}
+  explicit Unpacker(const std::string& bytes) : in_(bytes.data(), bytes.size()) {
+    (*this)(version_);
+  }
+  uint32_t version() const { return version_; }
   void operator()(std::string& value) { value = in_.text(); }
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   void operator()(T& value) {
@@ -83,6 +88,7 @@ class Unpacker {
 
  private:
   wire::Decoder in_;
+  uint32_t version_ = 0;
 };
 
 template <typename V>
@@ -154,6 +160,12 @@ template <typename V>
 void visit(V& v, PartRecord& r) {
   v(r.server);
   v.list(r.slices);
+  if (v.version() < kVersionEndings) return;
+  v(r.server_lease_id);
+  v(r.boot);
+  v(r.given_gpu_ns);
+  v(r.given_rest);
+  v(r.given_age_ns);
 }
 
 template <typename V>
@@ -165,6 +177,10 @@ void visit(V& v, GrantRecord& r) {
   v(r.gpu_class);
   v(r.lost_parts);
   v.list(r.parts);
+  if (v.version() < kVersionEndings) return;
+  v(r.local);
+  v(r.ending);
+  v(r.end_why);
 }
 
 template <typename V>
@@ -211,9 +227,7 @@ std::string pack(const Record& record) {
 template <typename Record>
 bool unpack(const std::string& bytes, Record* record) {
   Unpacker unpacker(bytes);
-  uint32_t version = 0;
-  unpacker(version);
-  if (version != kVersion) return false;
+  if (unpacker.version() == 0 || unpacker.version() > kVersion) return false;
   visit(unpacker, *record);
   return unpacker.done();
 }

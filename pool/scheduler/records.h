@@ -54,8 +54,12 @@ struct RequestRecord {
 struct PartRecord {
   std::string server;
   std::vector<wire::SliceGrant> slices;
+  uint64_t server_lease_id = 0, boot = 0;  // 0: not known when it was written
+  // GPUs that it had, times the time, up to that age of the lease.
+  uint64_t given_gpu_ns = 0, given_rest = 0, given_age_ns = 0;
 };
-// A request that was granted, written before any server commits.
+// A request that was granted, written before any server commits; or a lease that is to end, also
+// one that a server granted by itself.
 struct GrantRecord {
   RequestRecord request;
   uint64_t lease_id = 0;  // by which servers know it
@@ -64,6 +68,9 @@ struct GrantRecord {
   std::string gpu_class;
   bool lost_parts = false;        // others ended, and are recorded
   std::vector<PartRecord> parts;  // those that have not
+  bool local = false;             // its server granted it by itself
+  bool ending = false;            // it was released, and its servers are told to end it
+  std::string end_why;
 };
 
 struct EngineRecord {

@@ -124,22 +124,43 @@ void Scheduler::State::recover_grant(const GrantRecord& record) {
   job.granted_stored = true;
   job.committed = record.committed;
   job.lost_parts = record.lost_parts;
-  job.recovered = true;
-  job_by_lease_[job.lease_id] = job.id;
+  job.local = record.local;
+  job.released = record.ending;
+  job.end_why = record.end_why;
+  job.recovered = !record.ending;
+  if (job.lease_id != 0) job_by_lease_[job.lease_id] = job.id;
   for (const PartRecord& stored : record.parts) {
     Member* server = find_member(stored.server);
     Part part;
     part.slices = stored.slices;
+    part.given_gpu_ns = stored.given_gpu_ns;
+    part.given_rest = stored.given_rest;
+    part.given_age_ns = stored.given_age_ns;
     part.phase = server == nullptr ? PartPhase::kEnded : PartPhase::kUnknown;
     part.server = server == nullptr ? kNoServer : server->number;
     if (server == nullptr) continue;
+    if (record.ending) {
+      part.server_lease_id = stored.server_lease_id;
+      part.boot = stored.boot;
+      if (part.server_lease_id != 0) server->book[part.server_lease_id] = job.id;
+    }
     server->jobs.insert(job.id);
     job.parts.push_back(std::move(part));
   }
+  if (record.ending) return end_recovered(job);
   set_stage(job, Stage::kCommitting,
             uint64_t(wire::kServerSilentMs) * kMillisecond + kCommitAnswerNs);
   if (job.parts.empty()) unsettled_.insert(job.id);
   adopt_in_engine(job);
+}
+
+// An earlier scheduler ended it, and its servers may not have heard of it.
+void Scheduler::State::end_recovered(Job& job) {
+  for (Part& part : job.parts) part.phase = PartPhase::kClaimed;
+  set_stage(job, Stage::kEnding, 0);
+  adopt_in_engine(job);
+  tell_end(job);
+  finish_if_over(job);
 }
 
 // Decides about a grant of an earlier scheduler, when its servers have said what they have. What a

@@ -39,6 +39,7 @@ Spread spread_of(wire::Layout layout) {
 }  // namespace
 
 void Scheduler::State::refuse(uint64_t connection, Status status) {
+  ++totals_.refused;
   effects_.to_clients.push_back({connection, std::move(status), {}});
 }
 
@@ -146,6 +147,7 @@ void Scheduler::State::submitted(uint64_t connection, const Asker& who,
   if (request.wish.refuses_wait) hurried_.insert(id);
   job.batch = write({{keys::kRequest + std::to_string(id), pack(record_of(job))}});
   awaiting_.insert(id);
+  ++totals_.requests;
   event("submit", "request " + std::to_string(id), "by " + base::printable(who.name));
 }
 
@@ -210,7 +212,7 @@ Status Scheduler::State::enter(Job& job) {
   return Status();
 }
 
-Ask Scheduler::State::ask_of(const Job& job) {
+Ask Scheduler::State::ask_of(const Job& job) const {
   const wire::LeaseRequest& request = job.request;
   Ask ask;
   ask.id = job.id;
@@ -285,6 +287,7 @@ void Scheduler::State::place_parts(Job& job, const EngineStart& start) {
       Part part;
       part.server = slice.server;
       part.boot = member(slice.server)->boot;
+      part.from_zero = true;
       job.parts.push_back(std::move(part));
     }
     const Member* server = member(slice.server);
@@ -355,6 +358,7 @@ void Scheduler::State::committed(Job& job) {
   job.waited_s = uint64_t(job.granted_ns - job.submitted_ns) / kSecond;
   job.life = Life();
   job.committed = true;
+  count_grant(job);
   write({{keys::kGrant + std::to_string(job.id), pack(grant_of(job))}});
   event("grant", "lease " + std::to_string(job.id),
         "to " + base::printable(job.who.name) + " on " + server_names(job));
@@ -362,7 +366,10 @@ void Scheduler::State::committed(Job& job) {
   look_at_life(job);
 }
 
+// What was sent counts for its user and account until it is cancelled there.
 void Scheduler::State::cancel_parts(Job& job) {
+  std::vector<PlacedSlice> sent;
+  bool may_be_committed = false;
   for (Part& part : job.parts) {
     Member* server = member(part.server);
     if (server == nullptr || part.phase == PartPhase::kEnded) continue;
@@ -376,16 +383,65 @@ void Scheduler::State::cancel_parts(Job& job) {
     cancel.kind = wire::OrderKind::kCancel;
     cancel.pool_lease_id = job.lease_id;
     order(*server, std::move(cancel));
+    may_be_committed = may_be_committed || part.phase == PartPhase::kUnknown ||
+                       part.phase >= PartPhase::kCommitting;
+    for (const wire::SliceGrant& slice : part.slices) {
+      const uint32_t gpu = position_of(*server, slice.gpu_index);
+      if (gpu >= server->record.facts.gpus.size()) continue;
+      sent.push_back({part.server, gpu, slice.share_millionths, slice.memory_bytes});
+    }
   }
+  if (!sent.empty()) remember_remnant(job, std::move(sent), may_be_committed);
   job.parts.clear();
   if (job.lease_id != 0) job_by_lease_.erase(job.lease_id);
   job.lease_id = 0;
+}
+
+void Scheduler::State::remember_remnant(const Job& job, std::vector<PlacedSlice> slices,
+                                        bool may_be_committed) {
+  if (effective_.accounts.empty() || effective_.user_classes.empty()) return;
+  // A server that hears nothing more lets go by itself. Orders reach it before it is silent.
+  const int lasts_ms = (may_be_committed ? int(wire::kUnclaimedMs) : int(wire::kHoldMs));
+  const uint64_t lasts_ns = uint64_t(lasts_ms + wire::kServerSilentMs) * kMillisecond;
+  Ask ask = ask_of(job);
+  ask.id = job.lease_id;
+  ask.most_s = int64_t(lasts_ns / kSecond);
+  engine_.adopt(ask, slices, seconds());
+  remnants_[job.lease_id].slices = std::move(slices);
+  arm(now_.monotonic_ns + lasts_ns, Timer::kRemnant, job.lease_id);
+  plan_dirty_ = true;
+}
+
+void Scheduler::State::remnant_gone(uint64_t lease_id, uint32_t server) {
+  auto found = remnants_.find(lease_id);
+  if (found == remnants_.end()) return;
+  std::vector<PlacedSlice>& slices = found->second.slices;
+  const size_t before = slices.size();
+  slices.erase(std::remove_if(slices.begin(), slices.end(),
+                              [&](const PlacedSlice& slice) {
+                                return server == kNoServer || slice.server == server;
+                              }),
+               slices.end());
+  if (slices.size() == before) return;
+  plan_dirty_ = true;
+  if (!slices.empty()) return engine_.resize(lease_id, slices);
+  // It was no lease, so how long it lasted says nothing about leases.
+  engine_.failed(lease_id, kNoServer, seconds());
+  engine_.withdraw(lease_id);
+  remnants_.erase(found);
+}
+
+void Scheduler::State::remnants_gone(uint32_t server) {
+  std::vector<uint64_t> all;
+  for (const auto& [lease_id, remnant] : remnants_) all.push_back(lease_id);
+  for (uint64_t lease_id : all) remnant_gone(lease_id, server);
 }
 
 // The request is back in its place. The server that failed it gets nothing of it for a while.
 void Scheduler::State::attempt_failed(Job& job, uint32_t server, const std::string& why) {
   event("retry", "request " + std::to_string(job.id), why);
   const bool grant_written = job.stage == Stage::kGranting || job.stage == Stage::kCommitting;
+  if (job.in_engine) engine_.failed(job.id, server, seconds());
   cancel_parts(job);
   set_stage(job, Stage::kWaiting, 0);
   job.recovered = job.committed = job.lost_parts = false;
@@ -397,7 +453,6 @@ void Scheduler::State::attempt_failed(Job& job, uint32_t server, const std::stri
     job.batch = write(std::move(writes));
     awaiting_.insert(job.id);
   }
-  if (job.in_engine) engine_.failed(job.id, server, seconds());
   plan_dirty_ = news_dirty_ = true;
   if (job.connection == 0) set_absent(job);
 }
@@ -471,12 +526,16 @@ GrantRecord Scheduler::State::grant_of(const Job& job) const {
   record.committed = job.committed;
   record.lost_parts = job.lost_parts;
   record.gpu_class = job.gpu_class;
+  record.local = job.local;
+  record.ending = job.released;
+  if (record.ending) record.end_why = job.end_why;
   for (const Part& part : job.parts) {
     const Member* server = member(part.server);
     if (part.phase == PartPhase::kEnded) {
       record.lost_parts = true;
     } else if (server != nullptr) {
-      record.parts.push_back({server->record.name, part.slices});
+      record.parts.push_back({server->record.name, part.slices, part.server_lease_id, part.boot,
+                              part.given_gpu_ns, part.given_rest, part.given_age_ns});
     }
   }
   return record;

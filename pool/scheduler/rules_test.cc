@@ -210,8 +210,8 @@ TEST_F(WithPolicy, AccountingSaysWhatWasAskedAndUsed) {
   EXPECT_TRUE(has(record, "\"owner\":\"ann\"")) << record;
   EXPECT_TRUE(has(record, "\"account\":\"vision\"")) << record;
   EXPECT_TRUE(has(record, "\"used_ns\":5000000000")) << record;
-  EXPECT_TRUE(has(record, "\"idle_s\":2")) << record;
-  EXPECT_TRUE(has(record, "\"share\":0.5")) << record;
+  EXPECT_TRUE(has(record, "\"idle_ns\":2000000000")) << record;
+  EXPECT_TRUE(has(record, "\"share_millionths\":500000")) << record;
   EXPECT_TRUE(has(record, "\"exact\":true")) << record;
 }
 

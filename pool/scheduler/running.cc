@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "pool/accounting/used_record.h"
 #include "pool/scheduler/state.h"
 
 namespace tendril::pool {
@@ -182,6 +183,10 @@ void Scheduler::State::end_job(Job& job, const std::string& why) {
   if (job.stage == Stage::kEnding) return;
   set_stage(job, Stage::kEnding, 0);
   job.end_why = cut(why);
+  tell_end(job);
+}
+
+void Scheduler::State::tell_end(Job& job) {
   wire::Order end;
   end.kind = wire::OrderKind::kEnd;
   end.notice = wire::NoticeKind::kEnded;
@@ -193,9 +198,10 @@ void Scheduler::State::finish_if_over(Job& job) {
   for (const Part& part : job.parts) {
     if (part.phase != PartPhase::kEnded) return;
   }
-  if (!job.local) {
+  if (!job.local || job.released) {
     end_write({keys::kGrant + std::to_string(job.id), std::nullopt});
   }
+  ++totals_.ended;
   if (job.in_engine) engine_.ended(job.id, seconds());
   job.in_engine = false;
   plan_dirty_ = true;
@@ -208,43 +214,64 @@ void Scheduler::State::finish_if_over(Job& job) {
   jobs_.erase(job.id);
 }
 
-// What was asked, granted and used, of one lease on one server, for ever. Sums are the server's own
-// last ones; `exact` is false if the server was lost before it could give them.
-Write Scheduler::State::accounting(const Member& server, const Job& job, const Part& part,
+// GPUs that the part had since it was last looked at, times that time, with what rounding left.
+void Scheduler::State::grow_given(Part& part, uint64_t age_ns) {
+  if (age_ns <= part.given_age_ns) return;
+  uint64_t share = 0;
+  for (const wire::SliceGrant& slice : part.slices) share += slice.share_millionths;
+  const auto sum =
+      static_cast<unsigned __int128>(age_ns - part.given_age_ns) * share + part.given_rest;
+  part.given_gpu_ns += uint64_t(sum / kWholeGpu);
+  part.given_rest = uint64_t(sum % kWholeGpu);
+  part.given_age_ns = age_ns;
+}
+
+// What was asked, granted and used, of one lease on one server (pool/accounting).
+Write Scheduler::State::accounting(const Member& server, const Job& job, Part& part,
                                    const std::string& why) const {
-  uint64_t share = 0, memory = 0;
-  Json json;
-  json.whole("lease", int64_t(job.id & ((uint64_t(1) << kIdBits) - 1)));
-  json.text("server", server.record.name).whole("server_lease", int64_t(part.server_lease_id));
-  json.text("owner_id", job.who.id).text("owner", job.who.name);
-  json.text("account", job.account).text("user_class", job.user_class);
-  json.text("gpu_class", job.gpu_class);
-  json.text("program", job.request.client.program).text("host", job.request.client.host);
-  json.object("asked").whole("slices", job.request.count);
-  json.gpus("share", job.request.slice.share_millionths);
-  json.whole("memory_bytes", int64_t(job.request.slice.memory_bytes));
-  json.whole("longest_s", int64_t(job.request.wish.longest_s)).end();
-  json.list("gpus");
+  grow_given(part, part.age_ns);
+  UsedRecord record;
+  record.lease = job.id & ((uint64_t(1) << kIdBits) - 1);
+  record.server_lease = part.server_lease_id;
+  record.server = server.record.name;
+  record.owner_id = job.who.id;
+  record.owner = job.who.name;
+  record.account = job.account;
+  record.user_class = job.user_class;
+  record.gpu_class = job.gpu_class;
+  record.program = job.request.client.program;
+  record.host = job.request.client.host;
+  record.asked_slices = job.request.count;
+  record.asked_share_millionths = job.request.slice.share_millionths;
+  record.asked_memory_bytes = job.request.slice.memory_bytes;
+  record.asked_longest_s = job.request.wish.longest_s;
   for (const wire::SliceGrant& slice : part.slices) {
-    json.whole(slice.gpu_index);
-    share += slice.share_millionths;
-    memory += slice.memory_bytes;
+    record.gpus.push_back(slice.gpu_index);
+    record.share_millionths += slice.share_millionths;
+    record.memory_bytes += slice.memory_bytes;
   }
-  json.end().gpus("share", share).whole("memory_bytes", int64_t(memory));
-  json.whole("submitted_at", job.submitted_s).whole("granted_at", job.granted_s);
-  json.whole("ended_at", now_.wall_s).whole("waited_s", int64_t(job.waited_s));
-  json.number("held_s", double(part.age_ns) / 1e9);
-  json.number("idle_s", double(part.idle_total_ns) / 1e9);
-  json.whole("used_ns", int64_t(part.used_ns)).whole("gpu_waited_ns", int64_t(part.waited_ns));
-  json.truth("attached", part.was_attached).truth("local", job.local);
-  json.truth("exact",
-             part.phase == PartPhase::kEnded ? part.reported_ns == now_.monotonic_ns : true);
-  json.text("why", base::printable(why, wire::kPoolTextBytesMax));
+  record.submitted_at = job.submitted_s;
+  record.granted_at = job.granted_s;
+  record.ended_at = now_.wall_s;
+  record.sums.leases = 1;
+  record.sums.waited_ns = job.waited_s * kSecond;
+  record.sums.held_ns = part.age_ns;
+  record.sums.idle_ns = part.idle_total_ns;
+  record.sums.used_ns = part.used_ns;
+  record.sums.gpu_waited_ns = part.waited_ns;
+  record.sums.asked_gpu_ns =
+      uint64_t(static_cast<unsigned __int128>(part.age_ns) * record.asked_share_millionths *
+               part.slices.size() / kWholeGpu);
+  record.sums.given_gpu_ns = part.given_gpu_ns;
+  record.attached = part.was_attached;
+  record.local = job.local;
+  record.exact = part.phase != PartPhase::kEnded || part.reported_ns == now_.monotonic_ns;
+  record.why = base::printable(why, wire::kPoolTextBytesMax);
   // The same end has the same key, whoever records it.
   const std::string key =
       format("used/%s-%016llx-%llu-%llx", server.record.name.c_str(), (unsigned long long)part.boot,
              (unsigned long long)part.server_lease_id, (unsigned long long)job.lease_id);
-  return {key, json.take()};
+  return {key, used_json(record)};
 }
 
 void Scheduler::State::save_usage() {

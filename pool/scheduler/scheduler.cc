@@ -41,6 +41,7 @@ wire::ListReply Scheduler::list(const wire::ListRequest& request, const Asker& w
 }
 const std::string& Scheduler::policy_text() const { return state_->policy_record.text; }
 uint64_t Scheduler::policy_revision() const { return state_->policy_record.revision; }
+std::string Scheduler::figures(Now now) { return state_->figures(now); }
 Scheduler::Counts Scheduler::counts() const { return state_->counts(); }
 
 Scheduler::State::State(SchedulerOptions given) : options(std::move(given)) {
@@ -169,6 +170,7 @@ void Scheduler::State::fire(const Due& due) {
     }
     return;
   }
+  if (timer == Timer::kRemnant) return remnant_gone(id, kNoServer);
   auto found = jobs_.find(id);
   if (timer == Timer::kOther || found == jobs_.end()) return;
   Job& job = found->second;
@@ -207,6 +209,7 @@ Effects Scheduler::State::tick(Now now) {
     fire(due);
   }
   if (!planning_ && planning_due_ns_ <= now_.monotonic_ns) begin_planning();
+  flush_ends();
   refresh_policy(false);
   if (plan_due_ns_ <= now_.monotonic_ns) plan_dirty_ = true;
   if (plan_dirty_) plan();

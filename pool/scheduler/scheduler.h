@@ -158,6 +158,8 @@ class Scheduler {
   // The text of the policy that holds, and its revision.
   const std::string& policy_text() const;
   uint64_t policy_revision() const;
+  // A JSON object with figures for metrics; README.md has the keys.
+  std::string figures(Now now);
   struct Counts {
     size_t servers = 0, servers_silent = 0, waiting = 0, leases = 0;
     uint64_t share_millionths = 0, share_given_millionths = 0;  // of open servers

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pool/accounting/used_record.h"
 #include "pool/scheduler/test_world.h"
 
 namespace tendril::pool {
@@ -14,6 +15,10 @@ size_t stored(const TestWorld& world, const std::string& prefix) {
   size_t count = 0;
   for (const auto& [key, value] : world.store) count += key.compare(0, prefix.size(), prefix) == 0;
   return count;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 wire::PoolWish keyed(char key) {
@@ -261,9 +266,7 @@ TEST(Scheduler, AnotherSchedulerGoesOn) {
   TestServer& server = world.add("gpu1", 2);
   world.settle();
   const uint64_t first = world.ask("ann", 1, 1, keyed('a'));
-  const uint64_t committed = world.ask("dan", 1, 1, keyed('d'));
-  world.settle();
-  world.claim(first);
+  const uint64_t committed = world.start("dan", 1, 1, keyed('d'));
   world.ask("bob", 1, 1, keyed('b'));
   world.pass(1);
   world.begin(2);
@@ -336,14 +339,101 @@ TEST(Scheduler, AReleasedLeaseOnASilentServerCountsUntilItEnded) {
   EXPECT_EQ(stored(world, "used/"), 1u);
 }
 
+TEST(Scheduler, AReleaseOutlivesItsScheduler) {
+  TestWorld world;
+  TestServer& holder = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t client = world.start("ann", 1, 1, keyed('a'));
+  holder.reachable = false;
+  world.cut(holder);
+  world.pass(15);
+  const uint64_t lease = world.answer(client)->reply.lease_id;
+  EXPECT_TRUE(has(world.command("release", {std::to_string(lease)}), "\"lease\":"));
+  world.begin(2);
+  world.pass(30);
+  EXPECT_TRUE(has(world.command("status"), "\"state\":\"ending\"")) << world.command("status");
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 1'000'000u);
+  const uint64_t again = world.ask("ann", 1, 1, keyed('a'));
+  world.settle();
+  ASSERT_NE(world.answer(again), nullptr);
+  EXPECT_TRUE(has(world.answer(again)->status.message(), "released by admin"));
+  holder.reachable = true;
+  world.pass(5);
+  EXPECT_TRUE(holder.book.empty());
+  EXPECT_EQ(world.scheduler->counts().leases, 0u);
+  EXPECT_EQ(stored(world, "pool/grant/"), 0u);
+  EXPECT_EQ(stored(world, "used/"), 1u);
+}
+
+// The same for a lease that its server granted by itself; numbers of another boot are others.
+TEST(Scheduler, AReleaseOfALocalLeaseOutlivesItsScheduler) {
+  for (const bool restarts : {false, true}) {
+    TestWorld world;
+    TestServer& server = world.add("gpu1", 2);
+    server.grant(0, 500'000, "eve");
+    world.settle();
+    server.reachable = false;
+    world.cut(server);
+    world.pass(15);
+    EXPECT_EQ(world.command("release", {"1"}), "{\"lease\":1}");
+    EXPECT_EQ(stored(world, "pool/grant/"), 1u);
+    world.begin(2);
+    world.pass(15);
+    EXPECT_EQ(world.scheduler->counts().share_given_millionths, 500'000u);
+    if (restarts) {
+      server.restart();
+      server.next_lease = 1;
+      server.grant(1, 250'000, "bob");
+    }
+    server.reachable = true;
+    world.pass(5);
+    EXPECT_EQ(server.book.size(), restarts ? 1u : 0u);
+    EXPECT_EQ(world.scheduler->counts().leases, restarts ? 1u : 0u);
+    EXPECT_EQ(stored(world, "pool/grant/"), 0u);
+    EXPECT_EQ(stored(world, "used/"), 1u);
+  }
+}
+
+// What a server may still hold of an attempt that was given up counts, until the server has
+// cancelled it or it has expired there.
+TEST(Scheduler, AnAttemptOnASilentServerCountsUntilItExpired) {
+  TestWorld world;
+  TestServer& one = world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  world.settle();
+  two.reachable = false;  // its answer is lost on the way
+  const uint64_t client = world.ask("ann", 2, 1);
+  world.pass(8);
+  EXPECT_EQ(world.answer(client), nullptr);
+  EXPECT_TRUE(one.book.empty());
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 1'000'000u);
+  world.pass(30);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 0u);
+
+  two.reachable = true;
+  world.cut(two);
+  world.pass(60);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 2'000'000u);
+}
+
+TEST(Scheduler, AnAttemptThatWasCancelledCountsNoLonger) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  world.settle();
+  two.refuses_commits = true;
+  world.ask("ann", 2, 1);
+  world.pass(2);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 0u);
+}
+
 TEST(Scheduler, WhatEndedWhileNoSchedulerWasThereIsRecordedOnce) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 2);
   world.settle();
   const uint64_t client = world.ask("ann", 1, 1);
-  const uint64_t other = world.ask("bob", 1, 1);
-  world.settle();
-  world.claim(client);
+  const uint64_t other = world.start("bob", 1, 1);
   world.claim(other);
   server.end(world.answer(client)->reply.parts[0].lease_id, "done");
   world.begin(2);
@@ -426,6 +516,77 @@ TEST(Scheduler, ReleasesALease) {
   world.pass(3);
   EXPECT_TRUE(server.book.empty());
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+TEST(Scheduler, ALeaseGetsLessAndNeverMore) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t client = world.start("ann", 1, 0.5);
+  const std::string lease = std::to_string(world.answer(client)->reply.lease_id);
+  const std::string more = world.command("change", {lease, "share=0.75"});
+  EXPECT_TRUE(has(more, "was granted 0.5 of each GPU and can get less, not more")) << more;
+  const std::string higher = world.command("change", {lease, "priority=5"});
+  EXPECT_TRUE(has(higher, "allows a priority up to 0")) << higher;
+  EXPECT_TRUE(has(world.command("change", {lease, "share=x"}), "expected share=GPUS"));
+  EXPECT_EQ(server.book.begin()->second.slices[0].share_millionths, 500'000u);
+  EXPECT_EQ(world.command("change", {lease, "share=0.250000", "policy=cap"}),
+            "{\"lease\":" + lease + "}");
+  world.pass(3);
+  EXPECT_EQ(server.book.begin()->second.slices[0].share_millionths, 250'000u);
+  EXPECT_TRUE(server.seen.back().sets_terms);
+  EXPECT_EQ(server.seen.back().terms.policy, wire::SharePolicy::kCap);
+  EXPECT_EQ(world.scheduler->counts().share_given_millionths, 250'000u);
+  // 3 s as half a GPU until here; the rest as a quarter. A later scheduler knows.
+  world.begin(2);
+  world.pass(10);
+  wire::BookEntry& entry = server.book.begin()->second;
+  const uint64_t age_ns = entry.age_ns;
+  server.end(entry.lease_id, "done");
+  world.pass(3);
+  std::string record;
+  for (const auto& [key, value] : world.store)
+    if (key.rfind("used/", 0) == 0) record = value;
+  UsedRecord used;
+  ASSERT_TRUE(read_used(record, &used)) << record;
+  EXPECT_EQ(used.sums.held_ns, age_ns);
+  EXPECT_GT(used.sums.given_gpu_ns, age_ns / 4 + 500'000'000);
+  EXPECT_LT(used.sums.given_gpu_ns, age_ns / 2);
+  EXPECT_EQ(used.share_millionths, 250'000u);
+}
+
+TEST(Scheduler, FiguresSayWhatThereIs) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.add("gpu2", 1);
+  world.settle();
+  world.start("ann", 3, 1);
+  world.ask("bob", 1, 1);
+  world.pass(20);
+  server.book.begin()->second.used_ns = 7;
+  world.pass(3);
+  const std::string figures = world.scheduler->figures(world.now);
+  for (const char* const part :
+       {"\"servers\":{\"draining\":0,\"joining\":0,\"silent\":0,\"up\":2}",
+        "\"state\":\"full\",\"gpus\":3", "\"reason\":\"Resources\",\"requests\":1", "\"running\":1",
+        "\"requests\":2,\"refused\":0,\"granted\":1", "\"used_ns\":7",
+        "\"up_to_s\":1,\"grants\":1"})
+    EXPECT_TRUE(has(figures, part)) << part << "\n" << figures;
+  const std::string status = world.command("status");
+  EXPECT_TRUE(has(status, "\"lent\":{\"any\":0}")) << status;
+}
+
+TEST(Scheduler, ARefusalNamesItsReason) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  const uint64_t client = world.ask("ann", 2, 1);
+  world.settle();
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_EQ(world.answer(client)->status.message().rfind("NeverFits: ", 0), 0u)
+      << world.answer(client)->status.message();
+  const std::string wrong = world.command("apply", {"/etc/lab.toml"}, "[pool]\nx = 1\n");
+  EXPECT_EQ(wrong.rfind("/etc/lab.toml, line 2, ", 0), 0u) << wrong;
 }
 
 TEST(Scheduler, AHigherTermDeposes) {

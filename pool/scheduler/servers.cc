@@ -166,7 +166,11 @@ void Scheduler::State::begin_connection(Member& server, uint64_t connection, uin
   server.policy_sent = 0;
   for (auto& [id, pending] : server.orders) pending.sent = false;
   if (server.boot != boot) {
-    if (server.boot != 0) restarted(server);
+    if (server.boot != 0) {
+      restarted(server);
+    } else {
+      lose_parts_of_other_boots(server, boot);
+    }
     server.boot = boot;
     if (server.ended_boot != boot) {
       server.ended_boot = boot;
@@ -353,12 +357,25 @@ void Scheduler::State::restarted(Member& server) {
   event("restart", "server " + server.record.name, "its tendrild started again");
   server.orders.clear();
   server.book.clear();
+  remnants_gone(server.number);
+  lose_parts_of_other_boots(server, 0);
+}
+
+// All parts; if `boot` is not 0, those that are known to be of another one.
+void Scheduler::State::lose_parts_of_other_boots(Member& server, uint64_t boot) {
   const std::set<uint64_t> jobs = server.jobs;
   for (uint64_t id : jobs) {
     auto job = jobs_.find(id);
     if (job == jobs_.end()) continue;
     Part* part = part_of(job->second, server.number);
-    if (part == nullptr) continue;
+    if (part == nullptr || (boot != 0 && (part->boot == 0 || part->boot == boot))) continue;
+    // In the new boot that number may be another lease's.
+    for (auto order = server.orders.begin(); order != server.orders.end();) {
+      const wire::Order& told = order->second.order;
+      const bool about =
+          told.pool_lease_id == job->second.lease_id && told.lease_id == part->server_lease_id;
+      order = about ? server.orders.erase(order) : std::next(order);
+    }
     part_gone(server, job->second, *part, nullptr,
               "server " + server.record.name + " started again");
   }
@@ -377,6 +394,7 @@ void Scheduler::State::forget(Member& server) {
     }
   }
   settle_all();
+  remnants_gone(server.number);
   if (server.connection != 0) {
     member_by_connection_.erase(server.connection);
     if (server.reply_due_ns != kNotAgain) {

@@ -3,10 +3,11 @@
 // Only the files of this folder include it. One file for each concern: servers.cc (reports,
 // orders), book.cc (entries and results), requests.cc (from the request to the grant), planning.cc
 // (policy, engine, news), running.cc (limits, ends, accounting), recovery.cc, commands.cc,
-// describe.cc.
+// describe.cc, figures.cc.
 #pragma once
 
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <queue>
@@ -62,8 +63,10 @@ struct Part {
   // As last reported.
   uint64_t reported_ns = 0, age_ns = 0, idle_ns = wire::kIdleUnknown, idle_total_ns = 0;
   uint64_t used_ns = 0, waited_ns = 0, memory_used_bytes = 0;
+  uint64_t given_gpu_ns = 0, given_rest = 0, given_age_ns = 0;  // GPUs had, up to that age
   uint32_t processes = 0;
   bool was_attached = false, paused = false, waits_for_turn = false;
+  bool from_zero = false;  // begun by this scheduler, so its sums begin with it
   bool accounted = false;  // its record is on the way to the store
 };
 
@@ -97,6 +100,7 @@ struct Job {
   bool accepted = false;        // it has, or had, a place in the queue
   bool granted_stored = false;  // the store has the grant
   bool local = false;           // a server granted it by itself
+  bool released = false;        // somebody ended it; what a limit ends gets a warning of each term
   bool committed = false;       // by all servers
   bool lost_parts = false;      // a part ended under an earlier scheduler
   bool recovered = false;       // parts are kUnknown until their servers reported
@@ -124,6 +128,24 @@ struct Job {
                                                     : parts[0].slices[0].share_millionths;
   }
   bool on_servers() const { return stage >= Stage::kHolding; }
+};
+
+// What one scheduler counted since its term began.
+struct Totals {
+  // Upper ends of the classes of waits; the last class has no end.
+  static constexpr uint64_t kWaits[] = {1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600};
+  struct Use {
+    uint64_t used_ns = 0, idle_ns = 0;
+  };
+  uint64_t requests = 0, refused = 0, granted = 0, ended = 0, waited_ns = 0;
+  uint64_t waits[std::size(kWaits) + 1] = {};
+  std::map<std::string, Use> uses;  // by account
+};
+
+// Of an attempt that was given up: what its servers may still hold. It counts until they have
+// cancelled it, or it has expired there.
+struct Remnant {
+  std::vector<PlacedSlice> slices;
 };
 
 struct PendingOrder {
@@ -169,13 +191,14 @@ class Scheduler::State {
   Effects tick(Now now);
   wire::ListReply list(const wire::ListRequest& request, const Asker& who, Now now) const;
   Counts counts() const;
+  std::string figures(Now now);
   uint64_t given(uint32_t gpu_class) const;
 
   SchedulerOptions options;
   PolicyRecord policy_record;
 
  private:
-  enum class Timer : uint8_t { kReply, kSilence, kStage, kAbsent, kLife, kLoss, kOther };
+  enum class Timer : uint8_t { kReply, kSilence, kStage, kAbsent, kLife, kLoss, kRemnant, kOther };
   using Due = std::tuple<uint64_t, Timer, uint64_t>;
   using CommandHandler = void (State::*)(uint64_t, const Asker&, const wire::PoolCommand&);
 
@@ -212,6 +235,7 @@ class Scheduler::State {
   void take_book(Member& member, const wire::PoolReport& report);
   void finish_full(Member& member);
   void restarted(Member& member);
+  void lose_parts_of_other_boots(Member& member, uint64_t boot);
   void silence(Member& member);
   void joined(Member& member);
   void forget(Member& member);
@@ -240,8 +264,8 @@ class Scheduler::State {
                  const std::string& why);
   void lost_a_part(Job& job, bool suddenly);
   void end_the_rest(Job& job);
-  Write accounting(const Member& member, const Job& job, const Part& part,
-                   const std::string& why) const;
+  Write accounting(const Member& member, const Job& job, Part& part, const std::string& why) const;
+  static void grow_given(Part& part, uint64_t age_ns);
   std::vector<PlacedSlice> placed(const Job& job) const;
   static uint32_t position_of(const Member& member, uint32_t gpu_index);
 
@@ -252,7 +276,7 @@ class Scheduler::State {
   void answer_again(Job& job);
   void resume_request(Job& job, uint64_t connection);
   base::Status enter(Job& job);  // the engine's queue
-  Ask ask_of(const Job& job);
+  Ask ask_of(const Job& job) const;
   void leave_engine(Job& job);
   void place_parts(Job& job, const EngineStart& start);
   void hold(Job& job);
@@ -261,6 +285,10 @@ class Scheduler::State {
   void committed(Job& job);
   void attempt_failed(Job& job, uint32_t server, const std::string& why);
   void cancel_parts(Job& job);
+  void remember_remnant(const Job& job, std::vector<PlacedSlice> slices, bool may_be_committed);
+  // That server holds nothing more of it; kNoServer: none does.
+  void remnant_gone(uint64_t lease_id, uint32_t server);
+  void remnants_gone(uint32_t server);
   void answer(Job& job, base::Status status);
   wire::LeaseReply reply_of(const Job& job) const;
   void drop_job(Job& job);  // it is gone from everywhere, the store included
@@ -280,6 +308,7 @@ class Scheduler::State {
   void tell_waiting();
   uint32_t report_every_ms() const;
   void hurry_reports();
+  std::string parked_text(const Job& job) const;
   wire::News news_of(const Job& job, const EngineWaiting* waiting) const;
   std::string start_text(const EngineWaiting& waiting) const;
   int64_t wall_of(int64_t engine_s) const { return now_.wall_s + (engine_s - seconds()); }
@@ -294,6 +323,7 @@ class Scheduler::State {
   void act(Job& job, const LifeAction& action);
   void tell_parts(Job& job, wire::Order order);
   void end_job(Job& job, const std::string& why);
+  void tell_end(Job& job);
   void finish_if_over(Job& job);
   void save_usage();
 
@@ -303,6 +333,7 @@ class Scheduler::State {
   void recover_request(const RequestRecord& record);
   void recover_grant(const GrantRecord& record);
   Job& job_from(const RequestRecord& record);
+  void end_recovered(Job& job);
   void settle_recovered(Job& job, bool final);
   void go_on(Job& job);
   void settle_all();
@@ -320,11 +351,23 @@ class Scheduler::State {
   void do_apply(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_dry_run(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_forget(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void do_change(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void change_job(Job& job, uint32_t share_millionths, const wire::LeaseTerms& terms);
+  Job* named_job(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_release(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void answer_command(uint64_t connection, Json json, uint64_t batch = 0);
   void refuse_command(uint64_t connection, base::Status status);
   Member* named_server(uint64_t connection, const wire::PoolCommand& command, size_t at_least);
+  static std::string policy_name(const wire::PoolCommand& command);
   void apply_text(uint64_t connection, const std::string& text, PoolPolicy policy);
+
+  // ---- figures.cc ----
+  void describe_figures_of_servers(Json& json) const;
+  void describe_figures_of_queue(Json& json);
+  void describe_figures_of_leases(Json& json) const;
+  void describe_totals(Json& json) const;
+  void count_grant(const Job& job);
+  void count_use(const Job& job, const Part& part, const wire::BookEntry& entry);
 
   // ---- describe.cc ----
   void describe_server(Json& json, const Member& member) const;
@@ -334,6 +377,9 @@ class Scheduler::State {
   void describe_waiting(Json& json, const Job& job, const EngineWaiting* waiting,
                         const Asker& who) const;
   void describe_dry_run(Json& json, const PoolPolicy& then, const Asker& who);
+  // (server, its number of the GPU) -> the GPU's running number in the pool
+  using GpuNumbers = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
+  void list_gpus(const GpuNumbers& numbers, wire::ListReply* reply) const;
   static const char* stage_name(const Job& job);
   static bool may_see(const Asker& who, const Job& job);
   std::string class_name(uint32_t gpu_class) const;
@@ -350,8 +396,10 @@ class Scheduler::State {
 
   std::map<uint64_t, Job> jobs_;
   std::unordered_map<uint64_t, uint64_t> job_by_lease_, job_by_connection_;
+  std::map<uint64_t, Remnant> remnants_;                  // by the attempt's lease id
   std::unordered_map<std::string, uint64_t> job_by_key_;  // owner and request key
-  std::vector<Write> ends_;                               // of leases, not yet in a batch
+  Totals totals_;
+  std::vector<Write> ends_;       // of leases, not yet in a batch
   std::set<uint64_t> unsettled_;  // jobs of an earlier scheduler, of which servers said something
   std::set<uint64_t> awaiting_;   // jobs whose batch is awaited
 

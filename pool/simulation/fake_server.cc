@@ -384,6 +384,7 @@ void FakeServer::expire() {
   for (const lease::Hold& hold : holds_->expire(static_cast<uint64_t>(world_->now_ns()))) {
     end(hold.lease_id, hold.state == lease::HoldState::kHeld ? "not committed" : "not claimed");
   }
+  expire_later();  // another one was claimed since this was planned
 }
 
 base::Result<std::vector<wire::SliceGrant>> FakeServer::claim(uint64_t lease_id,

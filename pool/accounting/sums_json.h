@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of pool/accounting: reading and writing fields of JSON objects that may be damaged.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "pool/accounting/used_record.h"
+
+namespace tendril::pool {
+
+inline constexpr size_t kUsedGpusMax = 4096;
+
+inline constexpr std::pair<const char*, uint64_t UsedSums::*> kSumFields[] = {
+    {"leases", &UsedSums::leases},
+    {"waited_ns", &UsedSums::waited_ns},
+    {"held_ns", &UsedSums::held_ns},
+    {"idle_ns", &UsedSums::idle_ns},
+    {"used_ns", &UsedSums::used_ns},
+    {"gpu_waited_ns", &UsedSums::gpu_waited_ns},
+    {"asked_gpu_ns", &UsedSums::asked_gpu_ns},
+    {"given_gpu_ns", &UsedSums::given_gpu_ns}};
+
+void put_sums(const UsedSums& sums, nlohmann::ordered_json* json);
+bool get_sums(const nlohmann::ordered_json& json, UsedSums* sums);
+
+inline const nlohmann::ordered_json* find(const nlohmann::ordered_json& json, const char* key) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(key);
+  return found == json.end() ? nullptr : &*found;
+}
+
+// False: it is not there, or of another type or size.
+template <typename T>
+bool get(const nlohmann::ordered_json& json, const char* key, T* value) {
+  const nlohmann::ordered_json* const field = find(json, key);
+  if (field == nullptr) return false;
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (!field->is_string()) return false;
+    *value = field->get<std::string>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (!field->is_boolean()) return false;
+    *value = field->get<bool>();
+  } else if constexpr (std::is_signed_v<T>) {
+    if (!field->is_number_integer()) return false;
+    *value = field->get<T>();
+  } else {
+    if (!field->is_number_unsigned() || field->get<uint64_t>() > std::numeric_limits<T>::max()) {
+      return false;
+    }
+    *value = field->get<T>();
+  }
+  return true;
+}
+
+// Bytes that are no UTF-8 are replaced.
+inline std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace tendril::pool
