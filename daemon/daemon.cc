@@ -10,7 +10,6 @@
 
 #include "access/guard.h"
 #include "base/text.h"
-#include "config/credentials.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
@@ -21,6 +20,7 @@
 #include "daemon/sessions.h"
 #include "http/server.h"
 #include "reception/front.h"
+#include "reception/metrics_port.h"
 #include "reception/reception.h"
 #include "view/metrics.h"
 
@@ -70,7 +70,6 @@ class DaemonImpl : public Daemon {
   wire::ListReply list(const access::Principal* viewer, const wire::ListRequest& request);
   wire::ListReply whole_list();
   base::Status serve_metrics();
-  http::Router pages();
   std::vector<wire::ApiRecord> served_apis() const;
   Status open_reception();
   Status join_pool();
@@ -283,29 +282,11 @@ Status DaemonImpl::prepare() {
 }
 
 base::Status DaemonImpl::serve_metrics() {
-  http::Router router = pages();
-  if (!options_.metrics_token_file.empty()) {
-    auto token = config::load_token(options_.metrics_token_file, config::TokenUse::kServer);
-    if (!token.ok())
-      return base::Status(token.status().code(), "--metrics-token: " + token.status().message());
-    router.require_token(token.take());
-  }
-  auto metrics = http::Server::start(options_.metrics, std::move(router));
-  if (!metrics.ok())
-    return base::Status(metrics.status().code(), "--metrics: " + metrics.status().message());
-  metrics_ = metrics.take();
-  for (const std::string& address : metrics_->addresses())
-    log(Level::kInfo, "metrics on %s/metrics", address.c_str());
-  return base::Status();
-}
-
-http::Router DaemonImpl::pages() {
-  http::Router router;
-  router.add("GET", "/metrics", [this](const http::Request&) {
-    return http::Response{200, "text/plain; version=0.0.4",
-                          view::metrics_text(whole_list(), sessions_->counters())};
+  auto metrics = reception::serve_metrics(options_.metrics, options_.metrics_token_file, [this] {
+    return view::metrics_text(whole_list(), sessions_->counters());
   });
-  return router;
+  if (metrics.ok()) metrics_ = metrics.take();
+  return metrics.status();
 }
 
 std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {

@@ -27,6 +27,7 @@ constexpr uint64_t kOwn = 1;
 // Events within this time are planned for together.
 constexpr uint64_t kTickEveryNs = 2 * kMs;
 constexpr uint64_t kUndecidedEveryNs = 2'000 * kMs;  // who waits hears a sign of life
+constexpr int kFiguresMs = 2000;                     // whoever reads metrics waits no longer
 constexpr size_t kPartBytes = 768u << 10;            // of a long answer in one message
 constexpr char kMore[] = "more";                     // the verb that asks for the rest
 
@@ -59,7 +60,7 @@ access::Action action_of(const std::string& verb) {
   if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore)
     return access::Action::kList;
   // The Scheduler looks whose it is.
-  if (verb == "release") return access::Action::kLease;
+  if (verb == "release" || verb == "change") return access::Action::kLease;
   if (verb == "apply" || verb == "move" || verb == "forget") return access::Action::kRulePool;
   return access::Action::kOperatePool;
 }
@@ -117,6 +118,28 @@ std::string Core::holder_text(const std::string& scheduler, const std::string& e
 Core::Standing Core::standing() const {
   std::lock_guard<std::mutex> hold(mutex_);
   return standing_;
+}
+
+std::string Core::figures() {
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable given;
+    bool is_given = false;
+    std::string text;
+  };
+  const auto answer = std::make_shared<Answer>();
+  post([this, answer] {
+    std::string text;
+    if (scheduler_ != nullptr) text = scheduler_->figures(now_of(base::now_ns()));
+    const std::lock_guard<std::mutex> hold(answer->mutex);
+    answer->text = std::move(text);
+    answer->is_given = true;
+    answer->given.notify_all();
+  });
+  std::unique_lock<std::mutex> hold(answer->mutex);
+  answer->given.wait_for(hold, std::chrono::milliseconds(kFiguresMs),
+                         [&] { return answer->is_given; });
+  return answer->text;
 }
 
 uint64_t Core::new_connection() {

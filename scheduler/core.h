@@ -65,6 +65,10 @@ class Core final : public StoreEvents {
     std::string elsewhere;  // who schedules otherwise: "pool2 host:port"; empty: nobody
   };
   Standing standing() const;
+  // For metrics: the Scheduler's figures, a JSON object. Empty if this process does not schedule,
+  // or does not answer in time. Not from this object's own thread.
+  std::string figures();
+  const CoreOptions& options() const { return options_; }
   // "pool2:7433", of what another process campaigns with.
   static std::string holder_text(const std::string& scheduler, const std::string& endpoint);
 

@@ -2,6 +2,7 @@
 // See handler.h.
 #include "scheduler/handler.h"
 
+#include "base/text.h"
 #include "wire/pool.h"
 
 namespace tendril::scheduler {
@@ -18,6 +19,25 @@ Status lends_nothing() {
   return Status(Code::kUnsupported,
                 "this is a pool's scheduler, which lends no GPU itself; take a lease of the pool "
                 "with 'tendril run'");
+}
+
+// As the Scheduler's verb.
+wire::PoolCommand command_of(const wire::ChangeRequest& change) {
+  wire::PoolCommand command;
+  command.verb = "change";
+  command.arguments = {std::to_string(change.lease_id)};
+  if (change.share_millionths != 0) {
+    command.arguments.push_back(base::format("share=%u.%06u", change.share_millionths / 1'000'000,
+                                             change.share_millionths % 1'000'000));
+  }
+  if (change.sets_policy) {
+    const bool caps = change.terms.policy == wire::SharePolicy::kCap;
+    command.arguments.push_back(caps ? "policy=cap" : "policy=lend");
+  }
+  if (change.sets_priority) {
+    command.arguments.push_back("priority=" + std::to_string(change.terms.priority));
+  }
+  return command;
 }
 
 }  // namespace
@@ -46,6 +66,7 @@ bool Handler::defers(uint16_t kind) {
     case Request::kLease:
     case Request::kList:
     case Request::kRelease:
+    case Request::kChange:
       return true;
     default:
       return false;
@@ -86,6 +107,11 @@ void Handler::begin(session::Message request, std::shared_ptr<const session::Fac
       command.arguments = {std::to_string(release.lease_id)};
       return context_->core->command(visit(), std::move(command), std::move(later));
     }
+    case Request::kChange: {
+      wire::ChangeRequest change;
+      if (!request.read(&change)) return later.refuse(malformed());
+      return context_->core->command(visit(), command_of(change), std::move(later));
+    }
     default:
       return later.refuse(lends_nothing());
   }
@@ -112,10 +138,7 @@ base::Result<wire::LeaseReply> Handler::lease(const wire::LeaseRequest& /*reques
 
 Status Handler::release(uint64_t /*lease_id*/) { return lends_nothing(); }
 
-Status Handler::change(const wire::ChangeRequest& /*request*/) {
-  return Status(Code::kUnsupported,
-                "a pool's lease keeps its terms; its class in the policy says what they are");
-}
+Status Handler::change(const wire::ChangeRequest& /*request*/) { return lends_nothing(); }
 
 base::Result<wire::AttachReply> Handler::attach(const wire::AttachRequest& /*request*/,
                                                 const wire::ConnectionRecord& /*connection*/) {

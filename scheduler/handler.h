@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A control connection of a pool's scheduler: it recognizes the peer and passes what it asks to the
-// Core. All of it on the thread of all connections, but for what the doors answer.
+// Core, on the thread of all connections. The exception: the doors answer on threads of their own.
 #pragma once
 
 #include <memory>

@@ -9,10 +9,12 @@
 #include "pool/policy/policy_file.h"
 #include "reception/local_files.h"
 #include "reception/log.h"
+#include "reception/metrics_port.h"
 #include "reception/reception.h"
 #include "scheduler/core.h"
 #include "scheduler/handler.h"
 #include "store/open.h"
+#include "view/pool_metrics.h"
 
 namespace tendril::scheduler {
 namespace {
@@ -46,12 +48,15 @@ class ServiceImpl final : public Service {
   Status reload() override;
   uint16_t port() const override { return front_->port(); }
   std::vector<std::string> addresses() const override { return front_->addresses(); }
+  uint16_t metrics_port() const override { return metrics_ == nullptr ? 0 : metrics_->port(); }
 
  private:
   // The text of the policy file without errors; `policy` if it is not null.
   base::Result<std::string> read_policy(pool::PoolPolicy* policy = nullptr) const;
   std::string endpoint() const;
   Status start_reception();
+  Status start_metrics();
+  std::string metrics_text();
   void stop();
 
   ServiceOptions options_;
@@ -59,6 +64,7 @@ class ServiceImpl final : public Service {
   std::unique_ptr<Core> core_;
   std::unique_ptr<StoreThread> store_;
   HandlerContext context_;
+  std::unique_ptr<http::Server> metrics_;
   std::unique_ptr<reception::Reception> reception_;
   bool stopped_ = false;
 };
@@ -110,8 +116,9 @@ Status ServiceImpl::prepare(std::unique_ptr<store::Store> opened) {
   store_ = std::make_unique<StoreThread>(std::move(opened), timing, core_.get());
   context_.core = core_.get();
   context_.front = front_.get();
-  const Status received = start_reception();
-  if (!received.ok()) return received;
+  Status status = start_reception();
+  if (status.ok()) status = start_metrics();
+  if (!status.ok()) return status;
   log(Level::kInfo, "the store is %s", store_->address().c_str());
   core_->start(store_.get());
   store_->start();
@@ -126,6 +133,26 @@ Status ServiceImpl::start_reception() {
   auto made = reception::Reception::create(&front_->listeners(), std::move(options));
   if (made.ok()) reception_ = made.take();
   return made.status();
+}
+
+Status ServiceImpl::start_metrics() {
+  if (options_.metrics.empty()) return Status();
+  auto server = reception::serve_metrics(options_.metrics, options_.metrics_token_file,
+                                         [this] { return metrics_text(); });
+  if (server.ok()) metrics_ = server.take();
+  return server.status();
+}
+
+std::string ServiceImpl::metrics_text() {
+  const Core::Standing standing = core_->standing();
+  view::PoolProcess process;
+  process.pool = core_->options().pool;
+  process.scheduler = core_->options().scheduler;
+  process.version = options_.product_version;
+  process.leads = standing.schedules;
+  process.term = standing.term;
+  process.store_failures = store_->failures();
+  return view::pool_metrics_text(process, standing.schedules ? core_->figures() : std::string());
 }
 
 Status ServiceImpl::reload() {
@@ -144,6 +171,7 @@ Status ServiceImpl::reload() {
 void ServiceImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
+  metrics_.reset();  // its thread asks the others
   if (front_ != nullptr) front_->close();
   if (core_ != nullptr) core_->stop();
   if (store_ != nullptr) store_->stop();

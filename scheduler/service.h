@@ -21,6 +21,8 @@ struct ServiceOptions {
   std::string policy_file;  // of the pool; for a store without a policy, and on reload
   std::string name;         // of this scheduler; empty: this host's
   std::string advertise;    // where others reach it: "HOST[:PORT]"; empty: this host and the port
+  std::string metrics;      // HOST:PORT that serves metrics over HTTP; empty: none
+  std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only
   std::string product_version;
   pool::ZoneReader zones;
   StoreThreadOptions timing;  // `holder` is not looked at
@@ -39,6 +41,7 @@ class Service {
   virtual base::Status reload() = 0;
   virtual uint16_t port() const = 0;
   virtual std::vector<std::string> addresses() const = 0;
+  virtual uint16_t metrics_port() const = 0;  // 0: it has none
 };
 
 }  // namespace tendril::scheduler

@@ -3,6 +3,7 @@
 #include "scheduler/service.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -25,16 +26,20 @@ using wire::Request;
 // A scheduler that serves on a thread of its own.
 class Process {
  public:
-  Process(const std::shared_ptr<store::MemoryState>& state, const std::string& name)
-      : Process(std::make_unique<store::MemoryStore>(state), name) {}
-  Process(std::unique_ptr<store::Store> store, const std::string& name) {
+  Process(const std::shared_ptr<store::MemoryState>& state, const std::string& name,
+          const std::string& policy = "")
+      : Process(std::make_unique<store::MemoryStore>(state), name, policy) {}
+  Process(std::unique_ptr<store::Store> store, const std::string& name,
+          const std::string& policy = "") {
     ServiceOptions options;
+    options.policy_file = policy;
     options.name = name;
     options.front.audit_file = "off";
     options.front.sockets = "off";
     options.product_version = "9.9";
     options.timing.ttl_ms = 2000;
     options.timing.campaign_every_ms = 20;
+    options.metrics = "127.0.0.1:0";
     auto service = Service::start(std::move(options), std::move(store));
     EXPECT_TRUE(service.ok()) << service.status().message();
     service_ = service.take();
@@ -52,6 +57,23 @@ class Process {
     EXPECT_TRUE(control.ok()) << control.status().message();
     return control.ok() ? control.take() : nullptr;
   }
+  // What a reader of its metrics gets.
+  std::string metrics() const {
+    const base::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(service_->metrics_port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const std::string asked = "GET /metrics HTTP/1.0\r\n\r\n";
+    EXPECT_EQ(write(fd.get(), asked.data(), asked.size()), ssize_t(asked.size()));
+    std::string text;
+    char piece[4096];
+    for (ssize_t got; (got = read(fd.get(), piece, sizeof piece)) > 0;)
+      text.append(piece, size_t(got));
+    return text;
+  }
+  Service& service() { return *service_; }
   bool schedules() const { return connect()->server_hello().schedules; }
 
  private:
@@ -183,6 +205,12 @@ TEST_F(ServiceTest, AClientGetsALeaseOfAServerThatReports) {
   const auto status = command(client.get(), "status");
   ASSERT_TRUE(status.ok()) << status.status().message();
   EXPECT_NE(status.value().json.find("\"gpu1\""), std::string::npos) << status.value().json;
+  const std::string metrics = process.metrics();
+  for (const char* const line :
+       {"\ntendril_pool_scheduler_leads 1\n", "\ntendril_pool_servers{state=\"up\"} 1\n",
+        "\ntendril_pool_grants_total 1\n", "\ntendril_pool_wait_seconds_count 1\n",
+        "\ntendril_pool_leases{state=\"granted\"} 1\n"})
+    EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
 }
 
 TEST_F(ServiceTest, AStandbyNamesWhoSchedulesAndTakesOver) {
@@ -198,6 +226,7 @@ TEST_F(ServiceTest, AStandbyNamesWhoSchedulesAndTakesOver) {
   })) << refusal.message();
   EXPECT_EQ(refusal.code(), Code::kUnavailable);
   EXPECT_FALSE(command(client.get(), "status").ok());
+  EXPECT_NE(second.metrics().find("\ntendril_pool_scheduler_leads 0\n"), std::string::npos);
   first.reset();
   EXPECT_TRUE(eventually([&] { return second.schedules(); }));
 }
@@ -251,11 +280,105 @@ TEST(Service, StartsWithARightPolicyOnly) {
   unlink(path);
 }
 
+// A file with this text, which is gone at the end.
+class PolicyFile {
+ public:
+  explicit PolicyFile(const std::string& text) : file_(mkstemp(path_)) { say(text); }
+  ~PolicyFile() { unlink(path_); }
+  void say(const std::string& text) {
+    ASSERT_EQ(ftruncate(file_.get(), 0), 0);
+    ASSERT_EQ(pwrite(file_.get(), text.data(), text.size(), 0), ssize_t(text.size()));
+  }
+  std::string path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/tendril-policy-XXXXXX";
+  base::Fd file_;
+};
+
+// What SIGHUP does.
+TEST_F(ServiceTest, AWrongPolicyFileLeavesTheOldPolicy) {
+  PolicyFile file("[pool]\nname = \"first\"\n");
+  Process process(state_, "pool1", file.path());
+  ASSERT_TRUE(eventually([&] { return process.schedules(); }));
+  auto client = process.connect();
+  const auto shown = [&](const std::string& part) {
+    auto answer = command(client.get(), "show");
+    return answer.ok() && answer->json.find(part) != std::string::npos;
+  };
+  ASSERT_TRUE(eventually([&] { return shown("first"); }));
+  file.say("[pool]\nname = \"second\"\nlongest_wait = 5\n");
+  const base::Status refused = process.service().reload();
+  EXPECT_EQ(refused.message().find(file.path() + ", line 3, column 16: "), 0u) << refused.message();
+  EXPECT_TRUE(shown("first"));
+  EXPECT_TRUE(shown("\"policy_revision\":1"));
+  file.say("[pool]\nname = \"third\"\n");
+  EXPECT_TRUE(process.service().reload().ok());
+  EXPECT_TRUE(eventually([&] { return shown("third") && shown("\"policy_revision\":2"); }));
+}
+
+// Nothing that was acknowledged is lost, and who waits is told, whatever the store does.
+TEST_F(ServiceTest, AStoreThatFailsIsToldAndLosesNothing) {
+  auto faulty =
+      std::make_unique<store::FaultyStore>(std::make_unique<store::MemoryStore>(state_), 1);
+  store::FaultyStore* const failing = faulty.get();
+  Process process(std::move(faulty), "pool1");
+  ASSERT_TRUE(eventually([&] { return process.schedules(); }));
+  FakeServer server(process, "gpu1");
+  auto client = process.connect();
+  ASSERT_TRUE(eventually([&] { return command(client.get(), "drain", {"gpu1"}).ok(); }));
+  store::Faults full;
+  full.full = true;
+  failing->set(full);
+  auto waiting = process.connect();
+  wire::LeaseRequest request;
+  request.wish.request_key.assign(wire::kRequestKeyBytes, 'k');
+  std::string told;
+  session::LeaseWait wait{20'000, {}, -1};
+  wait.news = [&](const wire::News& news) {
+    told = news.text;
+    return news.text.find("full") == std::string::npos;
+  };
+  bool gave_up = false;
+  EXPECT_FALSE(waiting->lease(request, wait, &gave_up).ok());
+  EXPECT_NE(told.find("full"), std::string::npos) << told;
+  auto status = command(client.get(), "status");
+  ASSERT_TRUE(status.ok()) << status.status().message();
+  EXPECT_NE(status->json.find("\"store_trouble\":\"faulty"), std::string::npos) << status->json;
+  EXPECT_EQ(process.metrics().find("tendril_pool_store_failures_total 0\n"), std::string::npos);
+  store::Faults slow;
+  slow.late = 100;
+  slow.late_ms = 50;
+  failing->set(slow);
+  EXPECT_TRUE(command(client.get(), "label", {"gpu1", "room=cellar"}).ok());
+  failing->set({});
+  process.end();
+  Process next(state_, "pool2");
+  ASSERT_TRUE(eventually([&] { return next.schedules(); }));
+  auto kept = command(next.connect().get(), "status");
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  EXPECT_NE(kept->json.find("\"draining\":true"), std::string::npos) << kept->json;
+  EXPECT_NE(kept->json.find("\"room\":\"cellar\""), std::string::npos) << kept->json;
+}
+
+// A damaged store is refused at the start; nothing is overwritten.
+TEST(Service, RefusesADamagedStore) {
+  PolicyFile file(
+      "SQLite format 3, or so it says; and then 100 bytes of something else, as a disk "
+      "that fails would leave behind it.");
+  ServiceOptions options;
+  options.store = "sqlite:" + file.path();
+  const auto refused = Service::start(options, nullptr);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find(file.path()), std::string::npos)
+      << refused.status().message();
+}
+
 TEST_F(ServiceTest, WhatIsNoPoolsBusinessIsRefused) {
   Process process(state_, "pool1");
   ASSERT_TRUE(eventually([&] { return process.schedules(); }));
   auto client = process.connect();
-  EXPECT_EQ(client->change({}).code(), Code::kUnsupported);
+  EXPECT_EQ(client->change({}).code(), Code::kNotFound);
   EXPECT_FALSE(command(client.get(), "no such verb").ok());
   EXPECT_FALSE(client->other(uint16_t(Request::kPoolReport), {1, 2, 3}, 5000).ok());
   EXPECT_TRUE(client->ping_us().ok());

@@ -2,6 +2,8 @@
 // See store_thread.h.
 #include "scheduler/store_thread.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -21,6 +23,8 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kPageEntries = 500;
+constexpr size_t kThinEntries = 100;  // records in one look
+constexpr size_t kThinHours = 24;     // of a record in one write
 
 size_t bytes_of(const pool::Batch& batch) {
   size_t bytes = 0;
@@ -93,6 +97,7 @@ void StoreThread::run() {
       const uint64_t now_ns = base::now_ns();
       uint64_t wake_ns = keep_at_ns_;
       if (!batches_.empty() && term_ != 0) wake_ns = std::min(wake_ns, retry_at_ns_);
+      if (batches_.empty() && term_ != 0) wake_ns = std::min(wake_ns, thin_at_ns_);
       if (wake_ns > now_ns) {
         changed_.wait_for(hold, std::chrono::nanoseconds(wake_ns - now_ns));
         if (stopping_) break;
@@ -104,7 +109,8 @@ void StoreThread::run() {
       continue;
     }
     if (now_ns >= keep_at_ns_ && !keep()) continue;
-    if (now_ns >= retry_at_ns_) write_some();
+    if (now_ns >= retry_at_ns_ && !write_some()) continue;
+    if (base::now_ns() >= thin_at_ns_) thin_some();
   }
   if (term_ == 0) return;
   write_some();
@@ -131,6 +137,10 @@ void StoreThread::campaign() {
   if (!recover(term_, &records)) return;
   retry_at_ns_ = 0;
   retry_ms_ = 0;
+  thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_pause_ms) * kMs;
+  thin_after_.clear();
+  thin_queue_.clear();
+  thin_pass_over_ = false;
   events_->elected(term_, certain_until_ns_, std::move(records));
 }
 
@@ -213,6 +223,89 @@ bool StoreThread::write_some() {
   return true;
 }
 
+void StoreThread::thin_some() {
+  thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_pause_ms) * kMs;
+  Status status;
+  if (!thin_queue_.empty()) {
+    bool done = false;
+    status = thin_record(thin_queue_.front(), &done);
+    // What failed is read again: it may have been written.
+    if (!status.ok() || done) thin_queue_.pop_front();
+  } else if (thin_pass_over_) {
+    thin_pass_over_ = false;
+    thin_after_.clear();
+    thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_every_ms) * kMs;
+  } else if (options_.keep_leases_s != 0) {
+    auto page =
+        store_->list(pool::keys::kUsed, thin_after_, kThinEntries, Deadline(options_.call_ms));
+    status = page.status();
+    if (page.ok()) {
+      const int64_t now_s = static_cast<int64_t>(time(nullptr));
+      for (store::Entry& entry : page->entries) {
+        pool::UsedRecord record;
+        thin_after_ = entry.key;
+        if (!pool::read_used(entry.value, &record)) continue;  // it stays, for people
+        if (pool::is_old(record, now_s, options_.keep_leases_s))
+          thin_queue_.push_back(std::move(entry));
+      }
+      thin_pass_over_ = !page->more;
+    }
+  } else {
+    thin_at_ns_ = pool::kNotAgain;
+  }
+  if (status.code() == Code::kRefused) return depose(status.message());
+  if (!status.ok()) {
+    thin_after_.clear();
+    thin_at_ns_ = base::now_ns() + uint64_t(options_.retry_most_ms) * kMs;
+  }
+  if (status.code() != Code::kMismatch) note(status);
+}
+
+Status StoreThread::thin_record(const store::Entry& entry, bool* done) {
+  pool::UsedRecord record;
+  *done = true;
+  auto present = store_->get(entry.key, Deadline(options_.call_ms));
+  if (present.status().code() == Code::kNotFound) return Status();
+  if (!present.ok()) return present.status();
+  if (!pool::read_used(present->value, &record)) return Status();
+  std::vector<store::Change> changes;
+  size_t hours = 0;
+  const Status added = add_hours(record, &changes, &hours);
+  if (!added.ok() || hours == 0) return added;
+  record.hours_summed += uint32_t(hours);
+  *done = record.hours_summed >= pool::hour_count(record);
+  std::optional<std::string> left;
+  if (!*done) left = pool::used_json(record);
+  changes.push_back({entry.key, left, present->revision});
+  return store_->write(term_, changes, Deadline(options_.call_ms));
+}
+
+// The next hours of the record, as many as one write takes.
+Status StoreThread::add_hours(const pool::UsedRecord& record, std::vector<store::Change>* changes,
+                              size_t* hours) {
+  size_t bytes = 0;
+  for (const pool::HourPart& part : pool::hours_of(record, record.hours_summed, kThinHours)) {
+    const std::string key = pool::hour_key(part.hour, record.account, record.server);
+    auto sums = store_->get(key, Deadline(options_.call_ms));
+    const bool is_new = sums.status().code() == Code::kNotFound;
+    if (!sums.ok() && !is_new) return sums.status();
+    std::vector<pool::HourRow> rows;
+    if (!is_new && !pool::read_hour(sums->value, &rows)) {
+      log(Level::kError, "%s: the sums at %s are damaged; records of that hour stay as they are",
+          store_->address().c_str(), key.c_str());
+      return Status();
+    }
+    pool::add_to_hour(record, part.sums, &rows);
+    std::string value = pool::hour_json(rows);
+    bytes += key.size() + value.size();
+    if (value.size() > store::kValueBytesMax) return Status();  // its records stay
+    if (*hours != 0 && bytes > store::kWriteBytesMax / 2) return Status();
+    changes->push_back({key, std::move(value), is_new ? 0 : sums->revision});
+    ++*hours;
+  }
+  return Status();
+}
+
 void StoreThread::depose(const std::string& why) {
   const uint64_t term = term_;
   term_ = 0;
@@ -225,6 +318,7 @@ void StoreThread::depose(const std::string& why) {
 }
 
 void StoreThread::note(const Status& status) {
+  if (!status.ok()) ++failures_;
   const std::string trouble = status.ok() ? std::string() : status.message();
   if (trouble == trouble_) return;
   if (trouble.empty())

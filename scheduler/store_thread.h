@@ -5,6 +5,7 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "pool/accounting/hours.h"
 #include "pool/scheduler/scheduler.h"
 #include "store/store.h"
 
@@ -43,6 +45,10 @@ struct StoreThreadOptions {
   int campaign_every_ms = 500;
   int call_ms = 2'000;  // for one call
   int retry_first_ms = 100, retry_most_ms = 2'000;
+  // Records of leases that ended longer ago become sums of hours (pool/accounting). 0: they stay.
+  uint64_t keep_leases_s = 90 * 86'400;
+  int thin_every_ms = 3'600'000;  // looks at all records
+  int thin_pause_ms = 200;        // between two pieces of that work
 };
 
 class StoreThread {
@@ -56,6 +62,8 @@ class StoreThread {
   // Writes it in this term. A batch of another term is dropped. Any thread.
   void write(uint64_t term, pool::Batch batch);
   std::string address() const { return store_->address(); }
+  // Calls that failed so far. Any thread.
+  uint64_t failures() const { return failures_.load(); }
 
  private:
   void run();
@@ -65,6 +73,11 @@ class StoreThread {
   bool write_some();
   // Holds the lock. False: it is lost.
   bool keep();
+  // A piece of the work on old records: reads some, or adds some hours of one to their sums.
+  void thin_some();
+  base::Status thin_record(const store::Entry& entry, bool* done);
+  base::Status add_hours(const pool::UsedRecord& record, std::vector<store::Change>* changes,
+                         size_t* hours);
   void depose(const std::string& why);
   void note(const base::Status& status);
 
@@ -77,9 +90,14 @@ class StoreThread {
   uint64_t term_ = 0;  // 0: it does not schedule
   uint64_t keep_at_ns_ = 0, retry_at_ns_ = 0, certain_until_ns_ = 0;
   int retry_ms_ = 0;
-  std::string holder_;  // the last one that was told
+  uint64_t thin_at_ns_ = 0;
+  std::string thin_after_;  // the last record that was looked at; empty: from the first
+  std::deque<store::Entry> thin_queue_;  // old ones
+  bool thin_pass_over_ = false;          // the last look saw the last record
+  std::string holder_;                   // the last one that was told
   bool holder_told_ = false;
   std::string trouble_;  // the last one that was logged
+  std::atomic<uint64_t> failures_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -3,9 +3,14 @@
 #include "scheduler/store_thread.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <functional>
 
+#include "store/open.h"
+#include "store/testing/etcd_cluster.h"
+#include "store/testing/faulty.h"
 #include "store/testing/memory.h"
 
 namespace tendril::scheduler {
@@ -46,9 +51,9 @@ class Ears final : public StoreEvents {
       ++failures;
     changed.notify_all();
   }
-  bool await(const std::function<bool()>& reached) {
+  bool await(const std::function<bool()>& reached, int seconds = 10) {
     std::unique_lock<std::mutex> hold(mutex);
-    return changed.wait_for(hold, std::chrono::seconds(10), reached);
+    return changed.wait_for(hold, std::chrono::seconds(seconds), reached);
   }
 
   std::mutex mutex;
@@ -169,6 +174,101 @@ TEST_F(StoreThreadTest, KeepsTheLock) {
   thread.start();
   EXPECT_TRUE(ears.await([&] { return ears.certainties >= 2; }));
   EXPECT_EQ(ears.terms.size(), 1u);
+}
+
+// Old records become sums of hours. What fails on the way is neither lost nor counted twice.
+TEST_F(StoreThreadTest, OldRecordsBecomeSumsOfHours) {
+  pool::UsedSums whole;
+  const auto record_of = [](int i, int64_t ended_at) {
+    pool::UsedRecord record;
+    record.lease = uint64_t(i);
+    record.server = "gpu1";
+    record.owner_id = record.owner = i % 2 == 0 ? "ann" : "bob";
+    record.account = "vision";
+    record.granted_at = 1'600'000'000 + i * 1000;
+    record.ended_at = ended_at;
+    record.sums = {1, uint64_t(i), uint64_t(i) * pool::kHourNs + 7, 5, 77, uint64_t(i), 13, 11};
+    return record;
+  };
+  std::vector<pool::Write> writes = {{"used/damaged", "{"}};
+  for (int i = 0; i < 30; ++i) {
+    const pool::UsedRecord record = record_of(i, 1'600'500'000);
+    whole.add(record.sums);
+    writes.push_back({"used/gpu1-0-" + std::to_string(i) + "-0", pool::used_json(record)});
+  }
+  writes.push_back({"used/new", pool::used_json(record_of(1, int64_t(time(nullptr))))});
+  auto faulty =
+      std::make_unique<store::FaultyStore>(std::make_unique<store::MemoryStore>(state_), 5);
+  store::Faults faults;
+  faults.unavailable = faults.lost = 2;
+  store::FaultyStore* const failing = faulty.get();
+  StoreThreadOptions options = quick("pool1 a:1");
+  options.thin_pause_ms = 0;
+  options.thin_every_ms = 20;
+  Ears ears;
+  StoreThread thread(std::move(faulty), options, &ears);
+  thread.start();
+  ASSERT_TRUE(ears.await([&] { return !ears.terms.empty(); }));
+  failing->set(faults);
+  thread.write(ears.terms[0], batch(1, std::move(writes)));
+  pool::UsedSums sums;
+  size_t left = 0;
+  for (int i = 0; i < 1000; ++i) {
+    usleep(10'000);
+    sums = pool::UsedSums();
+    left = 0;
+    std::lock_guard<std::mutex> hold(state_->mutex);
+    for (const auto& [key, entry] : state_->entries) {
+      if (key.rfind("used/", 0) == 0) ++left;
+      std::vector<pool::HourRow> rows;
+      if (key.rfind("hours/", 0) != 0) continue;
+      ASSERT_TRUE(pool::read_hour(entry.value, &rows)) << key;
+      for (const pool::HourRow& row : rows) sums.add(row.sums);
+    }
+    if (left == 2 && sums.leases == 30) break;
+  }
+  EXPECT_EQ(left, 2u);  // a damaged one, and one that is new
+  EXPECT_TRUE(sums == whole);
+}
+
+// A real etcd of three members: batches, a quorum that is lost and comes back.
+TEST(StoreThreadOnEtcd, WhatWasAcknowledgedOutlivesTheLossOfTheQuorum) {
+  if (!store::EtcdCluster::is_available()) GTEST_SKIP() << "no etcd on this machine";
+  store::EtcdCluster cluster(3);
+  std::string address = "etcd://";
+  for (const std::string& member : cluster.members())
+    address += (address.back() == '/' ? "" : ",") + member;
+  StoreThreadOptions options = quick("pool1 a:1");
+  options.ttl_ms = 5000;
+  options.call_ms = 1000;
+  Ears ears, other_ears;
+  auto first = std::make_unique<StoreThread>(store::open_store(address).take(), options, &ears);
+  first->start();
+  ASSERT_TRUE(ears.await([&] { return !ears.terms.empty(); }, 20));
+  first->write(ears.terms[0], batch(1, {{"pool/a", "1"}}));
+  ASSERT_TRUE(ears.await([&] { return ears.last_stored == 1; }));
+  cluster.kill(1);
+  cluster.kill(2);
+  first->write(ears.terms[0], batch(2, {{"pool/b", "2"}}));
+  ASSERT_TRUE(ears.await([&] { return ears.failures >= 1; }, 20));
+  EXPECT_EQ(ears.last_stored, 1u);
+  EXPECT_GT(first->failures(), 0u);
+  cluster.start(1);
+  cluster.start(2);
+  // In the same term the batch is written yet; in a later one its Scheduler decides anew.
+  ASSERT_TRUE(ears.await([&] { return ears.last_stored == 2 || ears.terms.size() == 2; }, 30));
+  const bool same_term = ears.terms.size() == 1;
+  first.reset();
+  StoreThread second(store::open_store(address).take(), options, &other_ears);
+  second.start();
+  ASSERT_TRUE(other_ears.await([&] { return !other_ears.terms.empty(); }, 20));
+  EXPECT_GT(other_ears.terms[0], ears.terms.back());
+  std::map<std::string, std::string> records(other_ears.recovered.begin(),
+                                             other_ears.recovered.end());
+  EXPECT_EQ(records["pool/a"], "1");
+  if (same_term) {
+    EXPECT_EQ(records["pool/b"], "2");
+  }
 }
 
 }  // namespace

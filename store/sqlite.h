@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store in one file on this machine's disk, for a pool with one scheduler. What it acknowledged
+// A store in one file on this machine's disk, for a pool with one scheduler. An acknowledged write
 // is on the disk. Its lock is the kernel's lock on a second file (PATH.lock), so a scheduler that
 // dies gives it back at once, and one that starts meanwhile hears who has it. Terms count up in
 // the file itself. Any thread.

@@ -4,44 +4,12 @@
 
 #include <functional>
 
-#include "base/text.h"
+#include "view/metric_family.h"
 #include "view/server.h"
 #include "view/text.h"
 
 namespace tendril::view {
 namespace {
-
-// What clients say of themselves goes between quotes.
-std::string label(const char* name, const std::string& value) {
-  std::string text = std::string(name) + "=\"";
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\\' || c == '"') text += '\\';
-    text += byte < 0x20 || byte >= 0x7f ? '?' : c;
-  }
-  return text + "\"";
-}
-
-// A family of series: its help and type once, then a line for each.
-class Family {
- public:
-  Family(std::string* out, const char* name, const char* type, const char* help)
-      : out_(out), name_(name) {
-    head_ = base::format("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-  }
-  void add(const std::string& labels, double value) {
-    *out_ += head_;
-    head_.clear();
-    *out_ += name_;
-    if (!labels.empty()) *out_ += "{" + labels + "}";
-    *out_ += base::format(" %.15g\n", value);
-  }
-
- private:
-  std::string* const out_;
-  const char* const name_;
-  std::string head_;
-};
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 double ratio(uint32_t millionths) { return millionths / 1e6; }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "view/pool_metrics.h"
+
 namespace tendril::view {
 namespace {
 
@@ -88,6 +90,57 @@ TEST(Metrics, EachFamilyIsDescribedOnce) {
     ++types;
   }
   EXPECT_GT(types, 15u);
+}
+
+TEST(PoolMetrics, WhoStandsByTellsOfItselfOnly) {
+  const PoolProcess process{"lab", "pool2", "9.9", false, 0, 4};
+  const std::string text = pool_metrics_text(process, "");
+  EXPECT_TRUE(has_line(text, R"(tendril_pool_info{pool="lab",scheduler="pool2",version="9.9"} 1)"));
+  EXPECT_TRUE(has_line(text, "tendril_pool_scheduler_leads 0")) << text;
+  EXPECT_TRUE(has_line(text, "tendril_pool_store_failures_total 4"));
+  EXPECT_EQ(text.find("tendril_pool_servers"), std::string::npos);
+}
+
+TEST(PoolMetrics, WhatTheSchedulerCountsIsThere) {
+  const PoolProcess process{"lab", "pool1", "9.9", true, 7, 0};
+  const std::string text = pool_metrics_text(process, R"({"planning": true, "policy_revision": 3,
+    "batches_unstored": 2, "servers": {"up": 5, "silent": 1},
+    "gpus": [{"class": "t\"op", "state": "free", "gpus": 8}],
+    "classes": [{"name": "top", "gpus": 12, "given": 2.5}],
+    "accounts": [{"name": "vision", "used": {"top": 2.5}, "waiting": 4}],
+    "queue": [{"queue": "top", "reason": "Quota", "requests": 4, "longest_wait_s": 75}],
+    "leases": {"running": 3, "ending": 1}, "idle": 2, "paused": 0, "shrunk": 0, "reclaimed": 1,
+    "totals": {"requests": 9, "refused": 1, "granted": 5, "ended": 2, "waited_ns": 1500000000,
+      "waits": [{"up_to_s": 1, "grants": 3}, {"up_to_s": null, "grants": 2}],
+      "uses": [{"account": "vision", "used_ns": 2500000000, "idle_ns": 500000000}]}})");
+  for (const char* const line :
+       {"tendril_pool_scheduler_leads 1",
+        "tendril_pool_scheduler_term 7",
+        "tendril_pool_planning 1",
+        "tendril_pool_store_batches_unwritten 2",
+        R"(tendril_pool_servers{state="silent"} 1)",
+        R"(tendril_pool_gpus{class="t\"op",state="free"} 8)",
+        R"(tendril_pool_class_given_gpus{class="top"} 2.5)",
+        R"(tendril_pool_account_gpus{account="vision",class="top"} 2.5)",
+        R"(tendril_pool_account_waiting{account="vision"} 4)",
+        R"(tendril_pool_queue_requests{queue="top",reason="Quota"} 4)",
+        R"(tendril_pool_queue_longest_wait_seconds{queue="top",reason="Quota"} 75)",
+        R"(tendril_pool_leases{state="running"} 3)",
+        "tendril_pool_leases_idle 2",
+        "tendril_pool_grants_total 5",
+        R"(tendril_pool_wait_seconds_bucket{le="1"} 3)",
+        R"(tendril_pool_wait_seconds_bucket{le="+Inf"} 5)",
+        "tendril_pool_wait_seconds_sum 1.5",
+        "tendril_pool_wait_seconds_count 5",
+        R"(tendril_pool_gpu_seconds_total{account="vision"} 2.5)",
+        R"(tendril_pool_idle_seconds_total{account="vision"} 0.5)"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+}
+
+TEST(PoolMetrics, FiguresOfAnotherVersionAreNoHarm) {
+  for (const char* const figures : {"[]", "{", R"({"servers": 5, "gpus": {"a": [1]}, "queue": 7,
+        "totals": [], "accounts": [null, 3], "leases": "x"})"})
+    EXPECT_NE(pool_metrics_text({}, figures).find("tendril_pool_info"), std::string::npos);
 }
 
 }  // namespace

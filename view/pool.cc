@@ -106,7 +106,8 @@ std::string amount(const Json& amounts, const char* otherwise, const std::string
 }
 
 std::string accounts_text(const Json& answer) {
-  std::vector<Row> rows = {{"ACCOUNT", "PARENT", "CLASS", "USED", "QUOTA", "LIMIT", "WAITING"}};
+  std::vector<Row> rows = {
+      {"ACCOUNT", "PARENT", "CLASS", "USED", "QUOTA", "LENT", "LIMIT", "WAITING"}};
   for (const Json& account : part(answer, "accounts")) {
     const Json& used = part(account, "used");
     if (!used.is_object()) continue;
@@ -115,7 +116,8 @@ std::string accounts_text(const Json& answer) {
       rows.push_back(
           {first ? text(account, "name") : "", first ? or_dash(text(account, "parent")) : "",
            safe(name), amount(used, "0.00", name), amount(part(account, "quota"), "-", name),
-           amount(part(account, "limit"), "-", name), first ? whole(account, "waiting") : ""});
+           amount(part(account, "lent"), "-", name), amount(part(account, "limit"), "-", name),
+           first ? whole(account, "waiting") : ""});
       first = false;
     }
   }
