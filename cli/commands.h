@@ -83,6 +83,7 @@ struct PoolServeOptions {
   std::string port_file, token_file, identity, pool_name, providers, access_policy;
   std::string audit_log = "auto", sockets = "auto";
   std::string store, policy, name, advertise;
+  std::string metrics, metrics_token, keep_leases = "90d";
   uint32_t connections_max = 16'384;
   bool verbose = false, quiet = false;
 };

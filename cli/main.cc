@@ -103,9 +103,12 @@ class CommandLine {
   void add_serve_access(CLI::App* sub);
   void add_serve_identity(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
+  static void add_metrics(CLI::App* sub, std::string* address, std::string* token_file);
   void add_serve_pool(CLI::App* sub);
   void add_pool_commands();
-  CLI::App* pool_verb(CLI::App* group, const char* name, const char* description);
+  // `words`: what its arguments are; null: it has none.
+  CLI::App* pool_verb(CLI::App* group, const char* name, const char* description,
+                      const char* words = nullptr);
   void add_pool_serve(CLI::App* group);
   void add_run();
   void add_env();
@@ -233,9 +236,11 @@ void CommandLine::add_serve_pool(CLI::App* sub) {
       ->type_name("DURATION");
 }
 
-CLI::App* CommandLine::pool_verb(CLI::App* group, const char* name, const char* description) {
+CLI::App* CommandLine::pool_verb(CLI::App* group, const char* name, const char* description,
+                                 const char* words) {
   CLI::App* const sub = group->add_subcommand(name, description);
   add_common(sub, &pool_options_, true);
+  if (words != nullptr) sub->add_option("words", pool_options_.arguments, words)->required();
   sub->final_callback([this, name] {
     action_ = [this, name] {
       pool_options_.verb = name;
@@ -252,34 +257,22 @@ void CommandLine::add_pool_commands() {
   group->require_subcommand(1);
   add_pool_serve(group);
   add_pool_check(group);
-  std::vector<std::string>* const words = &pool_options_.arguments;
   pool_verb(group, "status", "Servers, accounts and leases of the pool");
-  pool_verb(group, "drain", "Put nothing new on a server")
-      ->add_option("words", *words, "SERVER [REASON]")
-      ->required();
-  pool_verb(group, "undrain", "Use a server again")
-      ->add_option("words", *words, "SERVER")
-      ->required();
-  pool_verb(group, "label", "Set labels that filters can name")
-      ->add_option("words", *words, "SERVER KEY=VALUE ... (KEY= removes it)")
-      ->required();
-  pool_verb(group, "maintenance", "Keep a server free at a time")
-      ->add_option("words", *words, "SERVER FROM TO [REASON], or SERVER none")
-      ->required();
-  pool_verb(group, "move", "Move GPUs from one account's quota to another's")
-      ->add_option("words", *words, "FROM TO CLASS=GPUS ... [at MOMENT]")
-      ->required();
+  pool_verb(group, "drain", "Put nothing new on a server", "SERVER [REASON]");
+  pool_verb(group, "undrain", "Use a server again", "SERVER");
+  pool_verb(group, "label", "Set labels that filters can name",
+            "SERVER KEY=VALUE ... (KEY= removes it)");
+  pool_verb(group, "maintenance", "Keep a server free at a time",
+            "SERVER FROM TO [REASON], or SERVER none");
+  pool_verb(group, "move", "Move GPUs from one account's quota to another's",
+            "FROM TO CLASS=GPUS ... [at MOMENT]");
   CLI::App* const apply = pool_verb(group, "apply", "Give the pool another policy");
   apply->add_option("file", pool_options_.file, "The policy")->required();
   apply->add_flag("--dry-run", pool_options_.dry_run,
                   "Change nothing; say who would wait, shrink or end");
   pool_verb(group, "show", "The policy that holds");
-  pool_verb(group, "forget", "Forget a server that is gone, and its leases")
-      ->add_option("words", *words, "SERVER")
-      ->required();
-  pool_verb(group, "release", "End a lease, or take a request out of the queue")
-      ->add_option("words", *words, "NUMBER [REASON]")
-      ->required();
+  pool_verb(group, "forget", "Forget a server that is gone, and its leases", "SERVER");
+  pool_verb(group, "release", "End a lease, or take a request out of the queue", "NUMBER [REASON]");
 }
 
 void CommandLine::add_pool_serve(CLI::App* group) {
@@ -293,6 +286,11 @@ void CommandLine::add_pool_serve(CLI::App* group) {
                   "What outlives this process: sqlite:PATH, or etcd://HOST:PORT,... for several "
                   "schedulers (default: SQLite in this user's state)")
       ->type_name("ADDRESS");
+  sub->add_option("--keep-leases", o.keep_leases,
+                  "Keep the records of ended leases so long, then their sums by hour only; 0: for "
+                  "ever")
+      ->type_name("DURATION")
+      ->capture_default_str();
   sub->add_option("--policy", o.policy,
                   "The pool's policy, for a store that has none; applied again on SIGHUP "
                   "(docs/pool.md)")
@@ -330,6 +328,7 @@ void CommandLine::add_pool_serve(CLI::App* group) {
   sub->add_option("--connections-max", o.connections_max, "Control connections at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  add_metrics(sub, &o.metrics, &o.metrics_token);
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
@@ -394,14 +393,18 @@ void CommandLine::add_serve_identity(CLI::App* sub) {
       ->type_name("FILE");
 }
 
-void CommandLine::add_serve_switches(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_option("--metrics", o.metrics,
+void CommandLine::add_metrics(CLI::App* sub, std::string* address, std::string* token_file) {
+  sub->add_option("--metrics", *address,
                   "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");
-  sub->add_option("--metrics-token", o.metrics_token,
+  sub->add_option("--metrics-token", *token_file,
                   "Secret that readers of metrics must say; needed beyond loopback")
       ->type_name("FILE");
+}
+
+void CommandLine::add_serve_switches(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  add_metrics(sub, &o.metrics, &o.metrics_token);
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))

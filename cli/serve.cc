@@ -134,9 +134,7 @@ int serve(const ServeOptions& options) {
     return complain(daemon.status().code() == base::Code::kInvalid ? kUsage : kFailed,
                     daemon.status());
   }
-  std::string addresses;
-  for (const std::string& address : (*daemon)->addresses())
-    addresses += (addresses.empty() ? "" : ", ") + address;
+  const std::string addresses = joined((*daemon)->addresses());
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
   const base::Fd over(eventfd(0, EFD_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));

@@ -72,6 +72,7 @@ int pool_command(const PoolCommandOptions& options) {
     auto text = config::read_file(options.file);
     if (!text.ok()) return complain(kFailed, text.status());
     command.body = text.take();
+    command.arguments = {options.file};  // for messages
   }
   auto asked = reach_to_administer(options);
   if (!asked.ok()) return complain(kFailed, asked.status());

@@ -62,4 +62,10 @@ void Foreground::on_reload(std::function<void()> reload) {
   });
 }
 
+std::string joined(const std::vector<std::string>& addresses) {
+  std::string text;
+  for (const std::string& address : addresses) text += (text.empty() ? "" : ", ") + address;
+  return text;
+}
+
 }  // namespace tendril::cli

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 
@@ -26,5 +28,8 @@ class Foreground {
   base::Fd stop_, reload_, over_;
   std::thread reloader_;
 };
+
+// Addresses, for the log: "127.0.0.1:7433, [::1]:7433".
+std::string joined(const std::vector<std::string>& addresses);
 
 }  // namespace tendril::cli

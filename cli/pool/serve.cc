@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/pool/foreground.h"
+#include "config/quantity.h"
 #include "reception/log.h"
 #include "scheduler/service.h"
 
@@ -27,15 +28,21 @@ int pool_serve(const PoolServeOptions& options) {
   wanted.policy_file = options.policy;
   wanted.name = options.name;
   wanted.advertise = options.advertise;
+  wanted.metrics = options.metrics;
+  wanted.metrics_token_file = options.metrics_token;
   wanted.product_version = version_text();
+  const auto keep_s = config::parse_duration(options.keep_leases);
+  if (!keep_s.ok()) {
+    return complain(kUsage, base::Status(keep_s.status().code(),
+                                         "--keep-leases: " + keep_s.status().message()));
+  }
+  wanted.timing.keep_leases_s = keep_s.value();
   auto service = scheduler::Service::start(std::move(wanted));
   if (!service.ok()) {
     return complain(service.status().code() == base::Code::kInvalid ? kUsage : kFailed,
                     service.status());
   }
-  std::string addresses;
-  for (const std::string& address : (*service)->addresses())
-    addresses += (addresses.empty() ? "" : ", ") + address;
+  const std::string addresses = joined((*service)->addresses());
   reception::log(reception::Level::kInfo, "tendril %s serves a pool on %s", version_text(),
                  addresses.c_str());
   foreground.on_reload([&service] {
