@@ -72,10 +72,10 @@ int Landlock::version() {
   return answer > 0 ? static_cast<int>(answer) : 0;
 }
 
-Result<Landlock> Landlock::files() {
+Result<Landlock> Landlock::files(bool networked) {
   const int known = version();
   if (known == 0) return absent("keep a process from the machine's files");
-  const Ruleset rules = {all_files(known), known >= 4 ? kConnectAndBindTcp : 0, 0};
+  const Ruleset rules = {all_files(known), known >= 4 && !networked ? kConnectAndBindTcp : 0, 0};
   Fd made = make(rules, known);
   if (!made.valid()) return failed("cannot make a set of rules for files");
   return Landlock(std::move(made), rules.files);

@@ -25,9 +25,10 @@ class Landlock {
   // From this version on, contact with processes outside can be given up.
   static constexpr int kScopesSince = 6;
 
-  // Denies every use of files, and TCP where the kernel can. Before version 3 of the interface a
-  // file that may be written at all may also be truncated, and before 5 ioctl is not denied.
-  static Result<Landlock> files();
+  // Denies every use of files and, unless `networked`, TCP where the kernel can. Before version 3
+  // of the interface a file that may be written at all may also be truncated, and before 5 ioctl is
+  // not denied.
+  static Result<Landlock> files(bool networked = false);
   // Denies connecting to abstract sockets of processes that are not in the same domain, and
   // signalling them. The processes that a thread starts afterwards are in one domain with it.
   static Result<Landlock> outside();

@@ -125,6 +125,9 @@ int print_environment(const EnvOptions& options) {
     return 0;
   }
   if (!token.empty()) variables->emplace_back("TENDRIL_TOKEN_FILE", token);
+  const std::string nccl = nccl_to_preload(*client, servers->endpoints.size());
+  if (!nccl.empty())
+    variables->emplace_back("LD_PRELOAD", prefixed_path(nccl, variable("LD_PRELOAD")));
   if (options.show_token && token.empty() && !variable("TENDRIL_TOKEN").empty()) {
     variables->emplace_back("TENDRIL_TOKEN", variable("TENDRIL_TOKEN"));
   }

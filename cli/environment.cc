@@ -41,6 +41,13 @@ std::string prefixed_path(const std::string& directory, const std::string& old) 
   return directory + ":" + old;
 }
 
+std::string nccl_to_preload(const std::string& client, size_t servers) {
+  const char* const wish = getenv("TENDRIL_NCCL");
+  if (servers < 2 || (wish != nullptr && std::string(wish) == "program")) return "";
+  const std::string library = client + "/nccl/libnccl.so.2";
+  return access(library.c_str(), R_OK) == 0 ? library : "";
+}
+
 std::string shell_quoted(const std::string& text) {
   const char* const plain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+";

@@ -17,6 +17,9 @@ base::Result<std::string> client_directory();
 
 // `directory` in front of `old` (a list separated by colons), once.
 std::string prefixed_path(const std::string& directory, const std::string& old);
+// What LD_PRELOAD must begin with for a program on so many servers: our NCCL, because frameworks
+// look for their own where LD_LIBRARY_PATH does not reach. Empty: nothing; TENDRIL_NCCL=program.
+std::string nccl_to_preload(const std::string& client, size_t servers);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

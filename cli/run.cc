@@ -48,6 +48,10 @@ void set_variables(const RunOptions& options, const std::string& client, const H
   for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", prefixed_path(client, old != nullptr ? old : "").c_str(), 1);
+  const std::string nccl = nccl_to_preload(client, held.leases.size());
+  const char* const preloaded = getenv("LD_PRELOAD");
+  if (!nccl.empty())
+    setenv("LD_PRELOAD", prefixed_path(nccl, preloaded != nullptr ? preloaded : "").c_str(), 1);
   setenv("TENDRIL_SERVERS", servers_text(endpoints).c_str(), 1);
   setenv("TENDRIL_LEASES", leases_text(held.leases).c_str(), 1);
   for (const char* const name :

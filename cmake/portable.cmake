@@ -15,7 +15,7 @@ set(TENDRIL_CLIENT_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/client" CACHE PATH
 set(TENDRIL_PROGRAM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where programs go")
 
 # The names of the targets of client/. Each is optional, so that the room can grow.
-set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml)
+set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml tendril_client_nccl)
 
 find_program(TENDRIL_PORTABLE_COMPILER_PATH NAMES ${TENDRIL_PORTABLE_COMPILER} NO_CACHE)
 string(REPLACE "clang++" "clang" TENDRIL_PORTABLE_C_COMPILER_PATH
@@ -53,14 +53,21 @@ function(tendril_finish_client_targets)
       continue()
     endif()
     add_dependencies(tendril_client ${target})
-    # Some programs (Taichi among them) open the name without a version, which a vendor's
-    # installation has too.
-    add_custom_command(TARGET tendril_client POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E
-      create_symlink
-      $<TARGET_FILE_NAME:${target}>
-      ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/lib$<TARGET_FILE_BASE_NAME:${target}>.so)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
-      ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
+    if(target STREQUAL tendril_client_nccl)
+      # Only programs on several servers need it. Where the loader does not look, all others find
+      # their own.
+      set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+        ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/nccl)
+    else()
+      # Some programs (Taichi among them) open the name without a version, which a vendor's
+      # installation has too.
+      add_custom_command(TARGET tendril_client POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E
+        create_symlink
+        $<TARGET_FILE_NAME:${target}>
+        ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/lib$<TARGET_FILE_BASE_NAME:${target}>.so)
+      set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+        ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
+    endif()
     if(NOT TENDRIL_SANITIZE)
       target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
         -Wl,--gc-sections -Wl,-z,defs
@@ -149,7 +156,8 @@ function(tendril_add_portable_build)
     INSTALL_COMMAND ""
     STEP_TARGETS configure
     EXCLUDE_FROM_ALL ON)
-  tendril_portable_target(tendril_client lib/client/libcuda.so.1 lib/client/libnvidia-ml.so.1)
+  tendril_portable_target(tendril_client lib/client/libcuda.so.1 lib/client/libnvidia-ml.so.1
+                          lib/client/nccl/libnccl.so.2)
   tendril_portable_target(tendril bin/tendril)
   tendril_portable_target(tendril_bench bin/tendril-bench)
 endfunction()

@@ -194,7 +194,11 @@ Status DaemonImpl::open_workers() {
   loop_ = loop.take();
   loop_->start();
   // It starts the workers.
-  const bool own_network = options_.worker.isolation.kind == Isolation::Kind::kUsers;
+  const bool own_network =
+      options_.worker.isolation.kind == Isolation::Kind::kUsers && options_.worker.nccl.empty();
+  if (!options_.worker.nccl.empty())
+    log(Level::kInfo, "workers may use this machine's TCP network, for NCCL ('%s')",
+        options_.worker.nccl.c_str());
   loop_->post([own_network] {
     const Status away = own_network ? leave_network() : Status();
     if (!away.ok())

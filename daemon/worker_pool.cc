@@ -38,6 +38,10 @@ std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t
     arguments.push_back("--driver");
     arguments.push_back(options.driver);
   }
+  if (!options.nccl.empty()) {
+    arguments.push_back("--nccl");
+    arguments.push_back(options.nccl);
+  }
   if (options.isolation.kind == Isolation::Kind::kUsers) {
     arguments.push_back("--user");
     arguments.push_back(std::to_string(options.isolation.first_user + slot));

@@ -34,6 +34,7 @@ struct WorkerOptions {
   std::vector<std::string> apis;  // that the workers serve; the first is kept warm from the start
   std::string driver;             // empty: the system's
   std::string monitor;            // the monitoring library; empty: the system's
+  std::string nccl;  // a library for collectives, whose workers have a network; empty: none
   Isolation isolation;
   std::string calls;  // a file with system calls that the driver needs beyond ours; empty: none
   // If set, system calls that are on no list are allowed and reported. Supervisor's thread.

@@ -2,14 +2,16 @@
 """GPUs of several servers in one program: with which servers its processes are, and when."""
 
 import ast
+import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import unittest
 
 import harness
-from harness import PROGRAMS, Server, eventually, listing, start
+from harness import BUILD, PROGRAMS, Server, eventually, listing, start
 
 PREPARE = f"""
 import ctypes, os, sys, time
@@ -59,14 +61,15 @@ def processes(*servers, **environment):
     ]
 
 
-@harness.needs_plain_client
-class SeveralServers(unittest.TestCase):
+class TwoServers(unittest.TestCase):
+    OPTIONS, GPUS = (), 4
+
     @classmethod
     def setUpClass(cls):
-        cls.near, cls.far = Server(gpus=4, warm=0), Server(gpus=4, warm=0)
-        cls.addClassCleanup(cls.near.stop)
-        cls.addClassCleanup(cls.far.stop)
-        cls.both = [cls.near, cls.far]
+        cls.both = [Server(*cls.OPTIONS, gpus=cls.GPUS, warm=0) for _ in range(2)]
+        cls.near, cls.far = cls.both
+        for server in cls.both:
+            cls.addClassCleanup(server.stop)
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
@@ -94,6 +97,9 @@ class SeveralServers(unittest.TestCase):
     def go_on(self, name):
         pathlib.Path(self.folder, name).touch()
 
+
+@harness.needs_plain_client
+class SeveralServers(TwoServers):
     def test_a_rank_has_a_worker_where_it_has_its_gpu(self):
         hold = f"{PROGRAMS / 'hold'} 1 60"
         ranks = f"for i in 0 1 2 3 4 5 6 7; do CUDA_VISIBLE_DEVICES=$i {hold} & done; wait"
@@ -174,6 +180,221 @@ tell("passed")
             self.go_on("listed")
             self.assertIn(f"127.0.0.1:{gone.port}", run.stdout.readline())
             self.assertIn("passed", run.stdout.read())
+
+
+
+NCCL = """
+nccl = ctypes.CDLL("libnccl.so.2")  # preloaded under that name
+nccl.ncclGetLastError.restype = ctypes.c_char_p
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+FLOAT, SUM, COUNT = 7, 0, 1000
+def works(result):
+    assert result == 0, (result, nccl.ncclGetLastError(None))
+class Rank:
+    def __init__(self, rank, device):
+        self.rank, self.context, self.stream = rank, c_void_p(), c_void_p()
+        self.memory, self.comm = ctypes.c_uint64(), c_void_p()
+        must(cuda.cuDevicePrimaryCtxRetain(byref(self.context), device))
+        self.enter()
+        must(cuda.cuStreamCreate(byref(self.stream), 1))
+        must(cuda.cuMemAlloc_v2(byref(self.memory), 4 * COUNT))
+        self.write([rank + i for i in range(COUNT)])
+    def enter(self):
+        must(cuda.cuCtxSetCurrent(self.context))
+    def write(self, values):
+        self.enter()
+        data = (ctypes.c_float * COUNT)(*values)
+        must(cuda.cuMemcpyHtoD_v2(self.memory, data, ctypes.c_size_t(4 * COUNT)))
+    def read(self):
+        self.enter()
+        must(cuda.cuStreamSynchronize(self.stream))
+        data = (ctypes.c_float * COUNT)()
+        must(cuda.cuMemcpyDtoH_v2(data, self.memory, ctypes.c_size_t(4 * COUNT)))
+        return list(data)
+    def begin(self, ranks, id):
+        self.enter()
+        return nccl.ncclCommInitRank(byref(self.comm), ranks, id, self.rank)
+    def all_reduce(self, operation=SUM):
+        memory, count = self.memory, ctypes.c_size_t(COUNT)
+        return nccl.ncclAllReduce(memory, memory, count, FLOAT, operation, self.comm, self.stream)
+    def state(self):
+        state = c_int()
+        works(nccl.ncclCommGetAsyncError(self.comm, byref(state)))
+        return state.value
+def new_id():
+    id = UniqueId()
+    works(nccl.ncclGetUniqueId(byref(id)))
+    return id
+def group(calls):
+    works(nccl.ncclGroupStart())
+    for call in calls:
+        works(call())
+    works(nccl.ncclGroupEnd())
+def all_here(ranks):
+    made, id = [Rank(i, i) for i in range(ranks)], new_id()
+    group([lambda one=one: one.begin(ranks, id) for one in made])
+    return made
+def expected(ranks, factor=1):
+    return [float(factor * sum(rank + i for rank in range(ranks))) for i in range(COUNT)]
+"""
+
+FACTS = pathlib.Path(__file__).resolve().parents[2] / "api" / "nccl"
+SOFTNCCL = BUILD / "lib" / "libtendril-softnccl.so"
+
+
+@harness.needs_plain_client
+@unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
+class Nccl(TwoServers):
+    """NCCL between servers: softnccl in the workers, and our library in the program."""
+
+    OPTIONS, GPUS = ("--nccl", SOFTNCCL), 2
+
+    def passes(self, text, *arguments):
+        run = self.python(NCCL + text + '\ntell("passed")\n', *arguments)
+        output = run.stdout.read()
+        self.assertEqual((run.wait(30), output.strip()), (0, "passed"), output)
+
+    def test_one_process_drives_all_ranks_in_groups(self):
+        self.passes(
+            """
+ranks = all_here(4)
+group([one.all_reduce for one in ranks])
+assert all(one.read() == expected(4) for one in ranks)
+for one in ranks:
+    one.write([one.rank + i for i in range(COUNT)])
+half, operations = ctypes.c_float(0.5), [c_int() for _ in ranks]
+for one, operation in zip(ranks, operations):
+    works(nccl.ncclRedOpCreatePreMulSum(byref(operation), byref(half), FLOAT, 1, one.comm))
+group([lambda i=i: ranks[i].all_reduce(operations[i]) for i in range(4)])
+assert all(one.read() == expected(4, 0.5) for one in ranks)
+parts = []
+for one in ranks:
+    part = c_void_p()
+    parts.append(part)
+def split(i):
+    return nccl.ncclCommSplit(ranks[i].comm, i % 2, i, byref(parts[i]), None)
+group([lambda i=i: split(i) for i in range(4)])
+for one, part in zip(ranks, parts):
+    place, places = c_int(), c_int()
+    works(nccl.ncclCommUserRank(part, byref(place)))
+    works(nccl.ncclCommCount(part, byref(places)))
+    assert (place.value, places.value) == (one.rank // 2, 2)
+    works(nccl.ncclCommDestroy(one.comm))
+    one.comm = part
+    one.write([one.rank + i for i in range(COUNT)])
+group([one.all_reduce for one in ranks])
+assert ranks[3].read() == [float(1 + 3 + 2 * i) for i in range(COUNT)]
+for one in ranks:
+    assert one.state() == 0
+    works(nccl.ncclCommDestroy(one.comm))
+assert nccl.ncclCommCount(ranks[0].comm, byref(c_int())) == 4, "a communicator that is gone"
+""",
+            "-n",
+            "4",
+        )
+
+    def test_a_process_for_each_rank(self):
+        rank = f"""
+import sys
+rank, name = int(os.environ["RANK"]), os.path.join({self.folder!r}, "id")
+me = Rank(rank, 0)
+if rank == 0:
+    with open(name + ".new", "wb") as file:
+        file.write(bytes(new_id()))
+    os.rename(name + ".new", name)
+while not os.path.exists(name):
+    time.sleep(0.02)
+with open(name, "rb") as file:
+    works(me.begin(4, UniqueId.from_buffer_copy(file.read())))
+works(me.all_reduce())
+assert me.read() == expected(4)
+tell("passed")
+works(nccl.ncclCommDestroy(me.comm))
+"""
+        path = pathlib.Path(self.folder, "rank.py")
+        path.write_text(PREPARE + NCCL + rank, encoding="utf-8")
+        one = f"RANK=$i CUDA_VISIBLE_DEVICES=$i {sys.executable} {path}"
+        line = f"for i in 0 1 2 3; do {one} & done; wait"
+        run = start("run", "-n", "4", "--", "sh", "-c", line, server=self.both)
+        self.addCleanup(harness.end, run)
+        self.assertEqual(run.stdout.read().split(), ["passed"] * 4)
+        self.assertEqual(run.wait(30), 0)
+
+    def test_abort_frees_a_thread_that_waits_for_its_peer(self):
+        self.passes(
+            """
+import threading
+ranks, results = all_here(4), []
+def alone():
+    results.append(ranks[0].all_reduce())
+    ranks[0].enter()
+    cuda.cuStreamSynchronize(ranks[0].stream)
+waits = threading.Thread(target=alone)
+waits.start()
+time.sleep(0.5)
+begun = time.monotonic()
+works(nccl.ncclCommAbort(ranks[0].comm))
+waits.join(10)
+assert not waits.is_alive() and time.monotonic() - begun < 5
+for one in ranks[1:]:
+    works(nccl.ncclCommAbort(one.comm))
+""",
+            "-n",
+            "4",
+        )
+
+    def test_who_waits_for_a_dead_worker_is_told(self):
+        run = self.python(
+            NCCL + """
+ranks = all_here(4)
+group([one.all_reduce for one in ranks])
+ranks[0].read()
+step("together")
+far = [one for one in ranks if one.state() != 0]
+for _ in range(100):
+    if all(one.state() == 6 for one in ranks[2:]):
+        break
+    time.sleep(0.02)
+assert [one.state() for one in ranks[2:]] == [6, 6], [one.state() for one in ranks]
+tell("passed")
+os._exit(0)
+""",
+            "-n",
+            "4",
+        )
+        self.comes_to(run, "together")
+        for worker in self.far.workers():
+            os.kill(worker, signal.SIGKILL)
+        self.go_on("together")
+        self.assertIn("passed", run.stdout.read())
+
+    def test_a_server_without_nccl_says_so(self):
+        with Server() as near, Server() as far:
+            run = self.python(
+                NCCL + "assert nccl.ncclGetVersion(byref(c_int())) == 5",
+                "-n",
+                "2",
+                server=[near, far],
+            )
+            self.assertIn("tendril serve --nccl FILE", run.stdout.read())
+            self.assertEqual(run.wait(20), 0)
+
+    def test_every_symbol_is_there_unless_the_program_wants_its_own(self):
+        library = harness.CLIENT.parent / "nccl" / "libnccl.so.2"
+        self.passes(f"""
+assert any({str(library)!r} in line for line in open("/proc/self/maps"))
+names = open({str(FACTS / "unlisted.txt")!r}).read().split()
+names += [line.split("(")[0].split()[-1] for line in open({str(FACTS / "signatures.txt")!r})]
+assert len(names) == 193, len(names)
+for name in names:
+    getattr(nccl, name)
+""")
+        status, out, err = harness.tendril(
+            "run", "--", "env", server=self.both, TENDRIL_NCCL="program"
+        )
+        self.assertEqual(status, 0, err)
+        self.assertNotIn("LD_PRELOAD", out)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def described():
 class Tree(CheckCase):
     def libraries(self):
         folder = pathlib.Path(BUILD) / "lib" / "client"
-        return [folder / "libcuda.so.1", folder / "libnvidia-ml.so.1"]
+        return [folder / "libcuda.so.1", folder / "libnvidia-ml.so.1"] + (
+            [] if SANITIZED else [folder / "nccl" / "libnccl.so.2"]
+        )
 
     def programs(self):
         """The command line, which people copy to old systems together with the libraries."""

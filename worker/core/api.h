@@ -28,6 +28,9 @@ class Worker {
   // What the API says of one GPU to programs that have no session yet. Empty: nothing.
   virtual std::string facts(uint32_t /*gpu_index*/) { return {}; }
 
+  // Opens the operator's library for collectives, from the file at `path`.
+  virtual base::Status open_collectives(const std::string& /*path*/) { return {}; }
+
   // Memory for the slots of bulk transfers. It is pinned once a context exists, and lives as long
   // as the worker.
   virtual session::SlotPool slot_pool() = 0;

@@ -34,6 +34,8 @@ using base::Status;
 // keep all functions, including listening: a driver's processes pass each other descriptors over
 // them, even after the session has begun.
 constexpr uint64_t kFamilies[] = {AF_UNIX, AF_NETLINK};
+// Of workers that the operator gave a network for NCCL.
+constexpr uint64_t kNetworkFamilies[] = {AF_UNIX, AF_NETLINK, AF_INET, AF_INET6};
 constexpr uint64_t kFamiliesEnd = 64;  // more than the kernel knows
 // They read, or they change how one thread is called and how exactly it sleeps. So the death signal
 // that ties this process to the daemon stays, and so does what nobody may look into.
@@ -98,9 +100,12 @@ class Filter {
   int error_ = 0;
 };
 
-int deny_arguments() {
+int deny_arguments(bool networked) {
   Filter filter(SCMP_ACT_ALLOW);
-  filter.deny_others(SCMP_SYS(socket), kFamilies, kFamiliesEnd);
+  if (networked)
+    filter.deny_others(SCMP_SYS(socket), kNetworkFamilies, kFamiliesEnd);
+  else
+    filter.deny_others(SCMP_SYS(socket), kFamilies, kFamiliesEnd);
   filter.deny_others(SCMP_SYS(prctl), kProcessOptions, kProcessOptionsEnd);
   filter.deny(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
   // Its flags lie in memory, where a filter cannot see them. The C library falls back to clone.
@@ -184,9 +189,9 @@ base::Result<std::vector<std::string>> read_calls(const std::string& path) {
   return words(text);
 }
 
-Status install_filter(const std::vector<std::string>& names,
+Status install_filter(const std::vector<std::string>& names, bool networked,
                       std::function<void(const std::string&)> learned) {
-  int error = deny_arguments();
+  int error = deny_arguments(networked);
   auto filter = std::make_unique<Filter>(learned ? SCMP_ACT_NOTIFY : SCMP_ACT_ERRNO(EPERM));
   for (const std::string& name : names) filter->allow(name);
   seccomp_notif* request = nullptr;

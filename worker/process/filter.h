@@ -23,8 +23,8 @@ base::Result<std::vector<std::string>> read_calls(const std::string& path);
 // Denies everything that is not in `names`, on every thread. If `learned` is set, nothing that is
 // off the list is denied. A thread calls it with the name of each such call, and the call goes on;
 // that is for learning what a new driver needs, not for serving strangers. Arguments are checked in
-// either case.
-base::Status install_filter(const std::vector<std::string>& names,
+// either case. `networked`: sockets may reach beyond this machine.
+base::Status install_filter(const std::vector<std::string>& names, bool networked,
                             std::function<void(const std::string& name)> learned);
 
 }  // namespace tendril::worker

@@ -31,7 +31,7 @@ struct Arguments {
   bool probe = false, monitor = false, bare = false, own_namespace = false, learn = false;
   std::string calls;
   std::string api = "cuda", driver, monitor_library;
-  std::string packed_folder, packed_percent;
+  std::string packed_folder, packed_percent, nccl;
   pid_t parent = 0;
   uint32_t user = 0, gpu = 0;
 };
@@ -66,6 +66,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->packed_folder = argv[++i];
     } else if (name == "--packed-percent") {
       out->packed_percent = argv[++i];
+    } else if (name == "--nccl") {
+      out->nccl = argv[++i];
     } else if (name == "--calls") {
       out->calls = argv[++i];
     } else if (name == "--gpu") {
@@ -142,9 +144,10 @@ Confinement confinement(const Arguments& arguments) {
   wanted.parent = arguments.parent;
   wanted.user = arguments.user;
   wanted.own_namespace = arguments.own_namespace;
+  wanted.networked = !arguments.nccl.empty();
   // With a user of one lease, other tenants' files there are another's.
   wanted.shares_files = arguments.user != 0 || !arguments.packed_folder.empty();
-  for (const std::string& library : {arguments.driver, arguments.monitor_library}) {
+  for (const std::string& library : {arguments.driver, arguments.monitor_library, arguments.nccl}) {
     const size_t end = library.rfind('/');
     if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));
   }
@@ -174,6 +177,7 @@ base::Status close_filter(const Arguments& arguments, std::vector<std::string> e
   Calls calls;
   calls.driver = arguments.driver;
   calls.extra = std::move(extra);
+  calls.networked = !arguments.nccl.empty();
   if (arguments.learn) calls.learned = [link](const std::string& name) { link->say_learned(name); };
   return lock_down(calls);
 }
@@ -189,6 +193,7 @@ int run_worker(const Arguments& arguments, const std::vector<Api>& apis,
   auto worker = (*api)->create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);
+  if (status.ok() && !arguments.nccl.empty()) status = (*worker)->open_collectives(arguments.nccl);
   if (!status.ok()) return fail(status);
   Recording recording = open_recordings();
   static DaemonLink link(kControlDescriptor);  // threads use it until the process ends

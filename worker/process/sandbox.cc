@@ -131,7 +131,7 @@ std::vector<std::string> folders_of_libraries() {
 // What drivers read and open: libraries, what the kernel tells of processes and devices, and the
 // GPUs themselves. Nothing of /etc but the loader's and the driver's, and nobody's home.
 Status leave_files(const Confinement& wanted) {
-  auto rules = Landlock::files();
+  auto rules = Landlock::files(wanted.networked);
   if (!rules.ok()) {
     const bool may_go_on = rules.status().code() == Code::kUnsupported && !wanted.own_namespace;
     return may_go_on ? Status() : rules.status();
@@ -181,7 +181,7 @@ Status lock_down(const Calls& calls) {
     return failed("cannot give up new privileges", errno);
   std::vector<std::string> names = allowed_calls(calls.driver);
   names.insert(names.end(), calls.extra.begin(), calls.extra.end());
-  return install_filter(names, calls.learned);
+  return install_filter(names, calls.networked, calls.learned);
 }
 
 }  // namespace tendril::worker

@@ -27,6 +27,7 @@ struct Confinement {
   // What the driver needs of the machine's files beyond what every driver needs.
   std::vector<std::string> readable, writable;
   bool shares_files = false;  // the driver's processes meet in /dev/shm
+  bool networked = false;     // NCCL reaches other servers' workers over TCP
 };
 
 // Fails if the parent has died already. Where the kernel has no Landlock, a worker that becomes
@@ -36,6 +37,7 @@ base::Status enter_sandbox(const Confinement& wanted);
 struct Calls {
   std::string driver;              // decides which of the lists in allowed/ holds
   std::vector<std::string> extra;  // from an administrator's list
+  bool networked = false;          // NCCL reaches other servers' workers over TCP
   std::function<void(const std::string& name)> learned;  // see filter.h
 };
 // Denies system calls. Applies to every thread.

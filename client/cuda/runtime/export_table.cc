@@ -12,6 +12,7 @@
 
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/nccl/door.h"
 #include "client/cuda/observe/trace.h"
 #include "client/cuda/runtime/code_cache.h"
 #include "client/cuda/runtime/context_storage.h"
@@ -307,6 +308,8 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   for (const Known& known : kKnown) {
     if (memcmp(known.id, pExportTableId->bytes, sizeof known.id) == 0) *ppExportTable = known.table;
   }
+  if (memcmp(api::nccl::kDoorId, pExportTableId->bytes, sizeof api::nccl::kDoorId) == 0)
+    *ppExportTable = &kNcclDoor;
   char name[64] = "table ";
   for (int i = 0; i < 16; ++i)
     snprintf(name + 6 + 2 * i, 3, "%02x", static_cast<unsigned char>(pExportTableId->bytes[i]));

@@ -25,6 +25,7 @@
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/virtual_memory.h"
+#include "worker/nccl/operations.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -78,6 +79,7 @@ bool is_transfer(uint16_t opcode) {
 // True: while a stream captures, this call may add a node to a graph.
 bool may_be_captured(uint16_t opcode) {
   using wire::cuda::Op;
+  if (opcode >= nccl::kFirstOpcode) return true;
   switch (static_cast<Op>(opcode)) {
     case Op::copy_device:
     case Op::copy_shape_device:
@@ -164,6 +166,10 @@ Executor::~Executor() {
   mirrors_->destroy_all(driver_);
 }
 
+void Executor::offer(std::unique_ptr<gpu::Nccl> library) {
+  collectives_ = std::make_unique<nccl::Executor>(this, std::move(library));
+}
+
 int Executor::run() {
   counts_.counts_work.store(1, std::memory_order_relaxed);
   // A driver call may wait for a host function, whose answer comes behind that call in the lane.
@@ -219,13 +225,21 @@ CallOutcome Executor::serve(const session::Call& call) {
     finish(call, CUDA_ERROR_OUT_OF_MEMORY);
     return CallOutcome::kAnswered;
   }
-  if (!dispatch(*this, call)) {
+  if (call.opcode >= nccl::kFirstOpcode ? !serve_collective(call) : !dispatch(*this, call)) {
     refuse(call);
     return CallOutcome::kSessionOver;
   }
   if (__builtin_expect(tracing_, 0)) trace(call);
   waiters_->reclaim(SIZE_MAX);
   return CallOutcome::kRun;
+}
+
+// A server without NCCL says so to every such call.
+bool Executor::serve_collective(const session::Call& call) {
+  wire::count_alone(counts_.transfers, 1);
+  if (collectives_ != nullptr) return collectives_->serve(call);
+  replies_.fail(call, CUDA_ERROR_NOT_SUPPORTED);
+  return true;
 }
 
 // Serves what the client's host functions need, wherever it is in the lane: their answers, and
@@ -236,6 +250,8 @@ bool Executor::take_on_sight(const session::Call& call) {
   wire::cuda::host_function_done_request done;
   wire::cuda::mirror_push_request push;
   wire::cuda::mirror_fetch_request fetch;
+  if (call.opcode >= nccl::kFirstOpcode)
+    return collectives_ != nullptr && collectives_->take_on_sight(call);
   switch (static_cast<wire::cuda::Op>(call.opcode)) {
     case wire::cuda::Op::host_function_done:
       if (!wire::read_message(done, call.body, call.bytes))

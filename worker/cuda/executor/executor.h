@@ -26,8 +26,15 @@
 #include "worker/cuda/executor/objects.h"
 #include "worker/cuda/executor/streams.h"
 
+namespace tendril::gpu {
+class Nccl;
+}
 namespace tendril::worker {
 class Exports;
+}
+// NCCL (worker/nccl/operations.h).
+namespace tendril::worker::nccl {
+class Executor;
 }
 
 namespace tendril::worker::cuda {
@@ -68,6 +75,8 @@ class Executor {
   // threads call back. A worker process exits without destroying it.
   ~Executor();
 
+  // The session may use NCCL. Before `run`.
+  void offer(std::unique_ptr<gpu::Nccl> library);
   // Runs until the client leaves. Returns the exit status.
   int run();
 
@@ -158,6 +167,7 @@ class Executor {
 
   void ended(Kind kind, uint64_t id, void* object);
   bool take_on_sight(const session::Call& call);
+  bool serve_collective(const session::Call& call);
   bool enter_context(const session::Call& call);
   void trace(const session::Call& call);
 
@@ -191,6 +201,7 @@ class Executor {
   std::unique_ptr<GraphSizes> graph_sizes_;
   std::unique_ptr<ImageObjects> image_objects_;
   GatePort gate_;
+  std::unique_ptr<nccl::Executor> collectives_;  // null: there is no NCCL here
 };
 
 }  // namespace tendril::worker::cuda

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// See door.h.
+#include "client/cuda/nccl/door.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <vector>
+
+#include "api/nccl_messages.gen.h"
+#include "client/common/log.h"
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+using api::nccl::Element;
+using api::nccl::What;
+
+constexpr const Context* kNoContext = nullptr;
+
+// What NCCL answers where the driver or the session failed.
+ncclResult_t result_of(CUresult result) {
+  switch (result) {
+    case CUDA_SUCCESS:
+      return ncclSuccess;
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return ncclRemoteError;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return ncclInvalidUsage;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+      return ncclInvalidArgument;
+    default:
+      return ncclUnhandledCudaError;
+  }
+}
+
+void explain(char* text, size_t bytes, const Session* session, CUresult result) {
+  if (bytes == 0) return;
+  if (result == CUDA_ERROR_NOT_SUPPORTED) {
+    snprintf(text, bytes,
+             "GPU server %s lends no NCCL; its operator starts it with 'tendril serve --nccl FILE'",
+             session->endpoint.c_str());
+  } else {
+    snprintf(text, bytes, "GPU server %s answered NCCL's call with CUDA's error %d",
+             session->endpoint.c_str(), static_cast<int>(result));
+  }
+  log_once(LogLevel::kError, "%s", text);
+}
+
+// The part of a group that is one server's.
+struct Part {
+  Session* session = nullptr;
+  std::vector<Element> work;
+  uint32_t reply_id = 0;
+  bool sent = false;
+};
+
+Part& part_of(std::vector<Part>* parts, Session* session) {
+  for (Part& part : *parts) {
+    if (part.session == session) return part;
+  }
+  parts->emplace_back();
+  parts->back().session = session;
+  return parts->back();
+}
+
+// The context in which NCCL works for a device: the current one there, or the primary.
+CUresult context_on(Device* device, Context** out) {
+  *out = current_context();
+  if (*out != nullptr && (*out)->device == device) return use_context(*out, out);
+  *out = device->primary;
+  if (device->primary->active.load() != 0) return use_context(*out, out);
+  CUcontext handle = nullptr;
+  return cuDevicePrimaryCtxRetain(&handle, device->ordinal);
+}
+
+CUresult localize(Device* device, Element* element) {
+  if (element->what == What::kInit || element->what == What::kUniqueId) {
+    Context* context = nullptr;
+    TENDRIL_TRY(context_on(device, &context));
+    element->context = context->wire_id;
+  }
+  if (element->what < What::kAllReduce) return CUDA_SUCCESS;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  const auto handle = reinterpret_cast<CUstream>(element->stream);
+  stream = process()->streams.find(Kind::kStream, element->stream);
+  if (stream == nullptr) {
+    TENDRIL_TRY(context_on(device, &context));
+    TENDRIL_TRY(require_stream(context, handle, &stream));
+  } else {
+    TENDRIL_TRY(use_context(stream->context, &context));
+  }
+  if (context->session != device->session) return CUDA_ERROR_INVALID_HANDLE;
+  element->stream = stream_wire_id(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult divide(const Element* work, size_t count, std::vector<Part>* parts) {
+  for (size_t i = 0; i < count; ++i) {
+    Device* device = device_of(work[i].device);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    TENDRIL_TRY(device->session->begin());
+    Element element = work[i];
+    TENDRIL_TRY(localize(device, &element));
+    part_of(parts, device->session).work.push_back(element);
+  }
+  return CUDA_SUCCESS;
+}
+
+void send(Part* part, const void* extra, size_t extra_bytes) {
+  if (!part->session->freed.empty()) part->session->send_frees();
+  wire::nccl::nccl_run_request request;
+  request.caller = thread_serial();
+  request.work = {reinterpret_cast<const uint8_t*>(part->work.data()),
+                  part->work.size() * sizeof(Element)};
+  request.extra = {static_cast<const uint8_t*>(extra), extra_bytes};
+  part->reply_id = part->session->lane->new_reply_id();
+  part->sent = part->session->append(kNoContext, request, part->reply_id);
+  if (part->sent) part->session->lane->flush();
+}
+
+ncclResult_t await(const Part& part, void* id, char* text, size_t text_bytes) {
+  if (!part.sent) return ncclRemoteError;
+  wire::nccl::nccl_run_reply reply;
+  const CUresult outer = part.session->answer(part.reply_id, reply);
+  if (outer != CUDA_SUCCESS) {
+    explain(text, text_bytes, part.session, outer);
+    return result_of(outer);
+  }
+  const auto result = static_cast<ncclResult_t>(reply.result);
+  if (result != ncclSuccess && text_bytes != 0 && reply.text.count != 0) {
+    snprintf(text, text_bytes, "%.*s",
+             static_cast<int>(reply.text.count < 1024 ? reply.text.count : 1024),
+             reinterpret_cast<const char*>(reply.text.data));
+  }
+  if (id != nullptr && reply.extra.count == api::nccl::kUniqueIdBytes)
+    memcpy(id, reply.extra.data, api::nccl::kUniqueIdBytes);
+  return result;
+}
+
+// A worker that waits for its peers inside a part would wait for ever if another part came only
+// after its answer.
+uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_bytes, void* id,
+             char* text, size_t text_bytes) {
+  if (process() == nullptr) return ncclUnhandledCudaError;
+  std::vector<Part> parts;
+  const CUresult divided = divide(work, count, &parts);
+  if (divided != CUDA_SUCCESS) return result_of(divided);
+  for (Part& part : parts) send(&part, extra, extra_bytes);
+  ncclResult_t first = ncclSuccess;
+  for (const Part& part : parts) {
+    const ncclResult_t result = await(part, id, text, text_bytes);
+    if (first == ncclSuccess || first == ncclInProgress)
+      first = result != ncclSuccess ? result : first;
+  }
+  return first;
+}
+
+uint32_t version(int32_t* version) {
+  if (process() == nullptr) return ncclUnhandledCudaError;
+  Session* session = any_session();
+  if (session == nullptr) return ncclRemoteError;
+  wire::nccl::nccl_open_request request;
+  wire::nccl::nccl_open_reply reply;
+  request.digest = wire::nccl::kSchemaDigest;
+  char text[256] = {};
+  const CUresult result = session->call(kNoContext, request, reply);
+  if (result != CUDA_SUCCESS) explain(text, sizeof text, session, result);
+  *version = static_cast<int32_t>(reply.version);
+  return result_of(result);
+}
+
+int32_t current_device() {
+  Process* program = process();
+  if (program == nullptr || program->devices.empty()) return -1;
+  const Context* context = current_context();
+  return context != nullptr ? context->device->ordinal : 0;
+}
+
+Session* session_of(int32_t ordinal) {
+  const Device* device = device_of(ordinal);
+  return device != nullptr && device->session->begun.load() ? device->session : nullptr;
+}
+
+uint32_t state(int32_t device, uint64_t communicator, int32_t* rank, int32_t* ranks) {
+  Session* session = session_of(device);
+  if (session == nullptr) return ncclInvalidArgument;
+  wire::nccl::nccl_state_request request;
+  wire::nccl::nccl_state_reply reply;
+  request.communicator = communicator;
+  const CUresult result = session->call_ahead_of_frees(kNoContext, request, reply);
+  *rank = reply.rank;
+  *ranks = reply.ranks;
+  return result == CUDA_SUCCESS ? reply.result : uint32_t{result_of(result)};
+}
+
+uint32_t end_at_once(int32_t device, uint64_t communicator) {
+  Session* session = session_of(device);
+  if (session == nullptr) return ncclInvalidArgument;
+  wire::nccl::nccl_abort_request request;
+  wire::nccl::nccl_abort_reply reply;
+  request.communicator = communicator;
+  const CUresult result = session->call_ahead_of_frees(kNoContext, request, reply);
+  return result == CUDA_SUCCESS ? reply.result : uint32_t{result_of(result)};
+}
+
+uint32_t allocate(void** memory, size_t bytes) {
+  CUdeviceptr address = 0;
+  const CUresult result = cuMemAlloc_v2(&address, bytes);
+  *memory = reinterpret_cast<void*>(address);
+  return result_of(result);
+}
+
+uint32_t release(void* memory) {
+  return result_of(cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory)));
+}
+
+}  // namespace
+
+const api::nccl::Door kNcclDoor = {
+    sizeof(api::nccl::Door),
+    wire::nccl::kSchemaDigest,
+    &version,
+    &current_device,
+    &run,
+    &state,
+    &end_at_once,
+    &allocate,
+    &release,
+};
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// See communicators.h.
+#include "worker/nccl/communicators.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace tendril::worker::nccl {
+namespace {
+
+using api::nccl::Element;
+using api::nccl::What;
+
+constexpr size_t kCallersMax = 256, kCommunicatorsMax = 4096;
+constexpr std::chrono::seconds kIdle{10};  // a thread whose caller is silent for so long ends
+
+}  // namespace
+
+// What one group makes, until it has ended.
+struct Communicators::Group {
+  std::vector<uint64_t> made;  // communicators
+  std::vector<std::pair<ncclRedOp_t, ncclComm_t>> operations;
+  std::vector<std::unique_ptr<Configuration>> configurations;
+};
+
+Communicators::Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver)
+    : library_(std::move(library)), driver_(driver) {}
+
+Communicators::~Communicators() {
+  Hold hold(mutex_);
+  ending_ = true;
+  for (const auto& [number, caller] : callers_) caller->woken.notify_all();
+  ended_.wait(hold, [this] { return threads_ == 0; });
+}
+
+bool Communicators::run(uint64_t caller, std::vector<Work> work, std::string extra,
+                        std::function<void(const Answer&)> done) {
+  const Hold hold(mutex_);
+  std::shared_ptr<Caller>& place = callers_[caller];
+  if (place == nullptr) {
+    if (callers_.size() > kCallersMax) {
+      callers_.erase(caller);
+      return false;
+    }
+    place = std::make_shared<Caller>();
+    ++threads_;
+    std::thread([this, caller, place] { serve(caller, place); }).detach();
+  }
+  place->jobs.push_back({std::move(work), std::move(extra), std::move(done)});
+  place->woken.notify_one();
+  return true;
+}
+
+void Communicators::serve(uint64_t number, const std::shared_ptr<Caller>& caller) {
+  Hold hold(mutex_);
+  for (;;) {
+    caller->woken.wait_for(hold, kIdle, [&] { return !caller->jobs.empty() || ending_; });
+    if (caller->jobs.empty()) break;
+    const Job job = std::move(caller->jobs.front());
+    caller->jobs.erase(caller->jobs.begin());
+    hold.unlock();
+    job.done(perform(job));
+    hold.lock();
+  }
+  callers_.erase(number);
+  --threads_;
+  ended_.notify_all();
+}
+
+Answer Communicators::perform(const Job& job) {
+  Answer answer;
+  Group group;
+  const bool together = job.work.size() > 1;
+  if (together) answer.result = library_->ncclGroupStart();
+  for (const Work& work : job.work) {
+    const ncclResult_t result = give(work, job.extra, &group, &answer);
+    const bool failed = result != ncclSuccess && result != ncclInProgress;
+    if (failed || answer.result == ncclSuccess) answer.result = result;
+    if (failed) break;
+  }
+  if (together) {
+    const ncclResult_t ended = library_->ncclGroupEnd();
+    if (answer.result == ncclSuccess || answer.result == ncclInProgress) answer.result = ended;
+  }
+  for (const auto& [operation, comm] : group.operations)
+    library_->ncclRedOpDestroy(operation, comm);
+  if (answer.result == ncclSuccess || answer.result == ncclInProgress) return answer;
+  for (const uint64_t id : group.made) forget(id);
+  const char* text =
+      library_->ncclGetLastError != nullptr ? library_->ncclGetLastError(nullptr) : nullptr;
+  if (text != nullptr) answer.text.assign(text, strnlen(text, 1024));
+  return answer;
+}
+
+ncclResult_t Communicators::give(const Work& work, const std::string& extra, Group* group,
+                                 Answer* answer) {
+  const Element& element = work.element;
+  if (element.what == What::kUniqueId) {
+    driver_->cuCtxSetCurrent(work.context);
+    ncclUniqueId id = {};
+    const ncclResult_t result = library_->ncclGetUniqueId(&id);
+    if (result == ncclSuccess) answer->extra.assign(id.internal, sizeof id.internal);
+    return result;
+  }
+  if (element.what == What::kInit) return begin(work, extra, group);
+  const std::shared_ptr<Communicator> found = find(element.communicator);
+  ncclComm_t comm = found != nullptr ? __atomic_load_n(&found->comm, __ATOMIC_ACQUIRE) : nullptr;
+  if (comm == nullptr) return ncclInvalidArgument;
+  driver_->cuCtxSetCurrent(found->context);
+  switch (element.what) {
+    case What::kSplit:
+      return split(work, extra, comm, group);
+    case What::kFinalize:
+    case What::kDestroy:
+      return end(work, comm);
+    default:
+      return collective(work, comm, group);
+  }
+}
+
+ncclResult_t Communicators::begin(const Work& work, const std::string& extra, Group* group) {
+  const Element& element = work.element;
+  const std::shared_ptr<Communicator> made = add(element.communicator, work.context);
+  if (made == nullptr) return ncclInvalidArgument;
+  group->made.push_back(element.communicator);
+  driver_->cuCtxSetCurrent(work.context);
+  auto& configuration = group->configurations.emplace_back(std::make_unique<Configuration>());
+  read_configuration(element, extra, configuration.get());
+  std::vector<ncclUniqueId> ids = ids_of(element, extra);
+  const int ranks = static_cast<int>(element.count);
+  if (element.ids == 1) {
+    return library_->ncclCommInitRankConfig(&made->comm, ranks, ids[0], element.peer,
+                                            configuration->given);
+  }
+  if (library_->ncclCommInitRankScalable == nullptr) return ncclInvalidUsage;
+  return library_->ncclCommInitRankScalable(&made->comm, ranks, element.peer,
+                                            static_cast<int>(ids.size()), ids.data(),
+                                            configuration->given);
+}
+
+ncclResult_t Communicators::split(const Work& work, const std::string& extra, ncclComm_t parent,
+                                  Group* group) {
+  const Element& element = work.element;
+  if (library_->ncclCommSplit == nullptr) return ncclInvalidUsage;
+  auto& configuration = group->configurations.emplace_back(std::make_unique<Configuration>());
+  read_configuration(element, extra, configuration.get());
+  ncclComm_t nothing = nullptr;
+  std::shared_ptr<Communicator> made;
+  if (element.peer != NCCL_SPLIT_NOCOLOR) {
+    const std::shared_ptr<Communicator> from = find(element.communicator);
+    made = add(element.made, from != nullptr ? from->context : nullptr);
+    if (made == nullptr) return ncclInvalidArgument;
+    group->made.push_back(element.made);
+  }
+  return library_->ncclCommSplit(parent, element.peer, element.key,
+                                 made != nullptr ? &made->comm : &nothing, configuration->given);
+}
+
+ncclResult_t Communicators::end(const Work& work, ncclComm_t comm) {
+  if (work.element.what == What::kFinalize) {
+    return library_->ncclCommFinalize != nullptr ? library_->ncclCommFinalize(comm)
+                                                 : ncclInvalidUsage;
+  }
+  const ncclResult_t result = library_->ncclCommDestroy(comm);
+  forget(work.element.communicator);
+  return result;
+}
+
+ncclResult_t Communicators::collective(const Work& work, ncclComm_t comm, Group* group) {
+  const gpu::Nccl& l = *library_;
+  const Element& e = work.element;
+  const auto type = static_cast<ncclDataType_t>(e.type);
+  auto operation = static_cast<ncclRedOp_t>(e.operation);
+  const void* send = reinterpret_cast<const void*>(e.send);
+  void* receive = reinterpret_cast<void*>(e.receive);
+  if (reduces(e.what) && e.operation == api::nccl::kPreMulSum) {
+    uint64_t scalar = e.scalar;
+    void* at = e.scalar_on_device != 0 ? reinterpret_cast<void*>(scalar) : &scalar;
+    const auto where = e.scalar_on_device != 0 ? ncclScalarDevice : ncclScalarHostImmediate;
+    if (l.ncclRedOpCreatePreMulSum == nullptr) return ncclInvalidUsage;
+    const ncclResult_t made = l.ncclRedOpCreatePreMulSum(&operation, at, type, where, comm);
+    if (made != ncclSuccess) return made;
+    group->operations.emplace_back(operation, comm);
+  }
+  const auto call = [](auto* function, auto... arguments) {
+    return function != nullptr ? function(arguments...) : ncclInvalidUsage;
+  };
+  switch (e.what) {
+    case What::kAllReduce:
+      return call(l.ncclAllReduce, send, receive, e.count, type, operation, comm, work.stream);
+    case What::kBroadcast:
+      return call(l.ncclBroadcast, send, receive, e.count, type, e.peer, comm, work.stream);
+    case What::kReduce:
+      return call(l.ncclReduce, send, receive, e.count, type, operation, e.peer, comm, work.stream);
+    case What::kAllGather:
+      return call(l.ncclAllGather, send, receive, e.count, type, comm, work.stream);
+    case What::kReduceScatter:
+      return call(l.ncclReduceScatter, send, receive, e.count, type, operation, comm, work.stream);
+    case What::kAllToAll:
+      return call(l.ncclAlltoAll, send, receive, e.count, type, comm, work.stream);
+    case What::kGather:
+      return call(l.ncclGather, send, receive, e.count, type, e.peer, comm, work.stream);
+    case What::kScatter:
+      return call(l.ncclScatter, send, receive, e.count, type, e.peer, comm, work.stream);
+    case What::kSend:
+      return call(l.ncclSend, send, e.count, type, e.peer, comm, work.stream);
+    case What::kReceive:
+      return call(l.ncclRecv, receive, e.count, type, e.peer, comm, work.stream);
+    default:
+      return ncclInvalidArgument;
+  }
+}
+
+ncclResult_t Communicators::state(uint64_t communicator, int* rank, int* ranks) {
+  const std::shared_ptr<Communicator> found = find(communicator);
+  ncclComm_t comm = found != nullptr ? __atomic_load_n(&found->comm, __ATOMIC_ACQUIRE) : nullptr;
+  if (comm == nullptr) return found != nullptr ? ncclInProgress : ncclInvalidArgument;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t result = library_->ncclCommGetAsyncError(comm, &state);
+  if (result != ncclSuccess || state != ncclSuccess) return result != ncclSuccess ? result : state;
+  if (library_->ncclCommUserRank != nullptr) library_->ncclCommUserRank(comm, rank);
+  if (library_->ncclCommCount != nullptr) library_->ncclCommCount(comm, ranks);
+  return ncclSuccess;
+}
+
+void Communicators::abort(uint64_t communicator, std::function<void(ncclResult_t)> done) {
+  const std::shared_ptr<Communicator> found = find(communicator);
+  ncclComm_t comm = found != nullptr ? __atomic_load_n(&found->comm, __ATOMIC_ACQUIRE) : nullptr;
+  if (comm == nullptr) return done(ncclInvalidArgument);
+  {
+    const Hold hold(mutex_);
+    ++threads_;
+  }
+  std::thread([this, found, comm, communicator, done = std::move(done)] {
+    driver_->cuCtxSetCurrent(found->context);
+    const ncclResult_t result = library_->ncclCommAbort(comm);
+    forget(communicator);
+    done(result);
+    const Hold hold(mutex_);
+    --threads_;
+    ended_.notify_all();
+  }).detach();
+}
+
+CUcontext Communicators::context_of(uint64_t communicator) {
+  const std::shared_ptr<Communicator> found = find(communicator);
+  return found != nullptr ? found->context : nullptr;
+}
+
+std::shared_ptr<Communicators::Communicator> Communicators::find(uint64_t id) {
+  const Hold hold(mutex_);
+  const auto found = all_.find(id);
+  return found != all_.end() ? found->second : nullptr;
+}
+
+// Null: the id is taken, or there are too many.
+std::shared_ptr<Communicators::Communicator> Communicators::add(uint64_t id, CUcontext context) {
+  const Hold hold(mutex_);
+  if (id == 0 || all_.size() >= kCommunicatorsMax) return nullptr;
+  const auto [place, fresh] = all_.try_emplace(id);
+  if (!fresh) return nullptr;
+  place->second = std::make_shared<Communicator>();
+  place->second->context = context;
+  return place->second;
+}
+
+void Communicators::forget(uint64_t id) {
+  const Hold hold(mutex_);
+  all_.erase(id);
+}
+
+}  // namespace tendril::worker::nccl

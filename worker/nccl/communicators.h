@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators of one session, and the threads that call NCCL for it. NCCL's calls wait for
+// other ranks, so none runs on the executor. Each thread of the program that calls NCCL has a
+// thread here. It waits for each answer, so its calls keep their order. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda/driver.h"
+#include "gpu/nccl/library.h"
+#include "worker/nccl/work.h"
+
+namespace tendril::worker::nccl {
+
+// An element, checked, with the driver's objects in the place of ids. `context`: of kInit and
+// kUniqueId.
+struct Work {
+  api::nccl::Element element;
+  CUstream stream = nullptr;
+  CUcontext context = nullptr;
+};
+
+struct Answer {
+  ncclResult_t result = ncclSuccess;
+  std::string text;   // NCCL's words, after a failure
+  std::string extra;  // of kUniqueId: the id
+};
+
+class Communicators {
+ public:
+  Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver);
+  // Never destroyed while calls run: a worker process ends without.
+  ~Communicators();
+
+  int version() const { return library_->version(); }
+  // Does the work as one group on the thread of `caller`. `done` is called there. False: there are
+  // too many callers.
+  bool run(uint64_t caller, std::vector<Work> work, std::string extra,
+           std::function<void(const Answer&)> done);
+  // ncclCommGetAsyncError, and with ncclSuccess the rank and how many there are. Never waits.
+  ncclResult_t state(uint64_t communicator, int* rank, int* ranks);
+  // Aborts on a thread of its own, because that waits for the GPU and for NCCL's threads.
+  void abort(uint64_t communicator, std::function<void(ncclResult_t)> done);
+  // The context of a communicator; null: there is none of that name.
+  CUcontext context_of(uint64_t communicator);
+
+ private:
+  struct Communicator {
+    ncclComm_t comm = nullptr;  // NCCL writes it while others may read it
+    CUcontext context = nullptr;
+  };
+  struct Job {
+    std::vector<Work> work;
+    std::string extra;
+    std::function<void(const Answer&)> done;
+  };
+  struct Caller {
+    std::condition_variable woken;
+    std::vector<Job> jobs;
+  };
+  struct Group;
+  using Hold = std::unique_lock<std::mutex>;
+
+  void serve(uint64_t number, const std::shared_ptr<Caller>& caller);
+  Answer perform(const Job& job);
+  ncclResult_t give(const Work& work, const std::string& extra, Group* group, Answer* answer);
+  ncclResult_t begin(const Work& work, const std::string& extra, Group* group);
+  ncclResult_t split(const Work& work, const std::string& extra, ncclComm_t parent, Group* group);
+  ncclResult_t end(const Work& work, ncclComm_t comm);
+  ncclResult_t collective(const Work& work, ncclComm_t comm, Group* group);
+  std::shared_ptr<Communicator> find(uint64_t id);
+  std::shared_ptr<Communicator> add(uint64_t id, CUcontext context);
+  void forget(uint64_t id);
+
+  const std::unique_ptr<gpu::Nccl> library_;
+  const gpu::Driver* const driver_;
+  std::mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<Communicator>> all_;  // guarded by mutex_
+  std::map<uint64_t, std::shared_ptr<Caller>> callers_;    // guarded by mutex_
+  unsigned threads_ = 0;                                   // guarded by mutex_
+  bool ending_ = false;                                    // guarded by mutex_
+  std::condition_variable ended_;
+};
+
+}  // namespace tendril::worker::nccl
