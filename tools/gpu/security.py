@@ -4,7 +4,7 @@ its group `security`, when nothing else runs.
 
 * memory: what slices were charged beside what NVML says the GPU has less;
 * quota: programs that take all they can get of a small slice, in ways that do not ask for bytes;
-* leftovers: what a program finds in GPU, shared and local memory that it never wrote;
+* leftovers, remains: what a program finds in GPU, shared and local memory that it never wrote;
 * pageable: whether kernels reach the memory of their worker;
 * stale: handles of objects that are gone;
 * learned: the system calls that frameworks make of the driver, beyond the recorded list;
@@ -14,6 +14,7 @@ its group `security`, when nothing else runs.
 import concurrent.futures
 import fractions
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
@@ -37,15 +38,15 @@ TAKEN = [
     ("graphs", 100, 60),
     ("variables", 32, 30),
     ("fatbins", 16, 30),
-    ("code", 20, 60),
+    ("code", 200, 60),
     ("streams", 500, 30),
     ("pooled", 300, 30),
     ("pinned", 16, 30),
 ]
 # The same without a bound in a slice of so much memory.
 QUOTA, QUOTA_OF_TINY = "3G", "1G"
-REFUSED = ["tiny", "contexts", "processes", "stack", "local", "heap", "graphs", "fatbins", "code"]
-MOST = {"tiny": 1_000_000, "graphs": 1500, "code": 200}
+REFUSED = ["tiny", "contexts", "processes", "stack", "local", "heap", "graphs", "fatbins"]
+MOST = {"tiny": 1_000_000, "graphs": 1500}
 LEARN = [
     ("torch_matmul",),
     ("torch_conv",),
@@ -152,7 +153,7 @@ class Security(Steps):
             process = self.taker(server, way, most, fractions.Fraction(1, 20), ("-m", quota))
             self.asked(process, "ready", 40)
             process.tell("")
-            taken = self.asked(process, "taken", 90)
+            taken = self.asked(process, "taken", 40)
             facts[way] = {**taken, "gpu_taken": self.gpu.settled() - before}
             facts[way]["charged"] = self.charged(server)
             process.tell("")
@@ -206,6 +207,26 @@ class Security(Steps):
             self.asked(worker, "found", 20)
             worker.end(5)
             self.say(f"unwritten shared and local memory beside a neighbour, {name}: {looked}")
+        server.stop()
+        return facts
+
+    def remains(self):
+        """On-chip memory of a tenant that is killed while another one reads its own, which it has
+        never written."""
+        server, facts, half = self.server("remains", []), {}, fractions.Fraction(1, 2)
+        for name, at in [("native", None), ("ours", server)] * 3:
+            worker = self.begin(at, "work", self.script("leftovers.py", "work", 20), half)
+            self.asked(worker, "begun", 40)
+            looker = self.begin(at, "look", self.script("leftovers.py", "look", 4), half)
+            self.asked(looker, "begun", 40)
+            time.sleep(1.5)
+            sides.end_group(worker.process, signal.SIGKILL)
+            facts.setdefault(name, []).append(self.asked(looker, "found", 30))
+            worker.end(2)
+            looker.end(5)
+            argv = self.script("leftovers.py", "look", 1)
+            facts[name].append(self.one(at, "look-after", argv, half))
+            self.say(f"on-chip memory beside one that is killed, and after, {name}: {facts[name]}")
         server.stop()
         return facts
 
@@ -366,6 +387,7 @@ def measure(whole, here, words=()):
         ("pageable", 20, s.pageable),
         ("stale", 40, s.stale),
         ("leftovers", 60, s.leftovers),
+        ("remains", 60, s.remains),
         ("memory", 60, s.memory),
         ("quota", 60, s.quota),
         ("pinned", 60, s.pinned),

@@ -26,8 +26,11 @@ def library():
 def entries(opencl):
     """Platforms, and the entry points by the dispatch table that every platform begins with."""
     count, platforms = c_uint(), (c_void_p * 4)()
-    if hasattr(opencl, "clIcdGetPlatformIDsKHR"):
-        code = opencl.clIcdGetPlatformIDsKHR(4, platforms, byref(count))
+    if hasattr(opencl, "clGetExtensionFunctionAddress"):
+        find = opencl.clGetExtensionFunctionAddress
+        find.restype = c_void_p
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, c_uint, c_void_p, c_void_p)
+        code = kind(find(b"clIcdGetPlatformIDsKHR"))(4, platforms, byref(count))
     else:
         code = opencl.clGetPlatformIDs(4, platforms, byref(count))
     return code, [platform for platform in platforms[: count.value]]

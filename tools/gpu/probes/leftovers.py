@@ -21,7 +21,7 @@ SHARED_MAX = 97  # bytes of shared memory that a block may have
 SHARED = HEAD + """.extern .shared .align 4 .b8 held[];
 .visible .entry shared(.param .u32 writes, .param .u32 words, .param .u32 value, .param .u64 to,
 .param .u32 rounds) {
-.reg .b64 %rd<4>; .reg .b32 %r<14>; .reg .pred %p<4>;
+.reg .b64 %rd<4>; .reg .b32 %r<14>; .reg .pred %p<4>; mov.u32 %r11, 0;
 ld.param.u32 %r1, [writes]; ld.param.u32 %r2, [words]; ld.param.u32 %r3, [value];
 ld.param.u64 %rd1, [to]; ld.param.u32 %r12, [rounds];
 mov.u32 %r4, %tid.x; mov.u32 %r5, %ntid.x; mov.u32 %r6, held; mov.u32 %r7, 0; mov.u32 %r13, 0;
@@ -31,19 +31,21 @@ shl.b32 %r9, %r8, 2; add.u32 %r9, %r9, %r6;
 setp.ne.u32 %p2, %r1, 0; @!%p2 bra W;
 st.volatile.shared.u32 [%r9], %r3; bra A;
 W: ld.volatile.shared.u32 %r10, [%r9]; setp.eq.u32 %p3, %r10, %r3; @%p3 add.u32 %r7, %r7, 1;
+setp.ne.u32 %p3, %r10, 0; @%p3 add.u32 %r11, %r11, 1;
 A: add.u32 %r8, %r8, %r5; bra L;
 N: add.u32 %r13, %r13, 1; setp.lt.u32 %p1, %r13, %r12; @%p1 bra R;
-cvt.u64.u32 %rd2, %r7; red.global.add.u64 [%rd1], %rd2; ret; }
+cvt.u64.u32 %rd2, %r7; red.global.add.u64 [%rd1], %rd2;
+cvt.u64.u32 %rd2, %r11; red.global.add.u64 [%rd1+16], %rd2; ret; }
 """
-# 4,096 bytes for each thread. The index comes from outside, so the compiler keeps the array.
+# 4,096 bytes for each thread. Generic addresses may be volatile, so the compiler keeps the array.
 LOCAL = HEAD + """.visible .entry local(.param .u32 writes, .param .u32 value, .param .u64 to) {
 .reg .b64 %rd<6>; .reg .b32 %r<10>; .reg .pred %p<4>; .local .align 4 .b8 held[4096];
 ld.param.u32 %r1, [writes]; ld.param.u32 %r2, [value]; ld.param.u64 %rd1, [to];
-mov.u64 %rd2, held; mov.u32 %r3, 0; mov.u32 %r4, 0;
+mov.u64 %rd5, held; cvta.local.u64 %rd2, %rd5; mov.u32 %r3, 0; mov.u32 %r4, 0;
 L: cvt.u64.u32 %rd3, %r3; add.u64 %rd3, %rd3, %rd2;
 setp.ne.u32 %p1, %r1, 0; @!%p1 bra W;
-st.volatile.local.u32 [%rd3], %r2; bra A;
-W: ld.volatile.local.u32 %r5, [%rd3]; setp.eq.u32 %p2, %r5, %r2; @%p2 add.u32 %r4, %r4, 1;
+st.volatile.u32 [%rd3], %r2; bra A;
+W: ld.volatile.u32 %r5, [%rd3]; setp.eq.u32 %p2, %r5, %r2; @%p2 add.u32 %r4, %r4, 1;
 A: add.u32 %r3, %r3, 4; setp.lt.u32 %p3, %r3, 4096; @%p3 bra L;
 cvt.u64.u32 %rd4, %r4; red.global.add.u64 [%rd1], %rd4; ret; }
 """
@@ -83,19 +85,30 @@ def processors(writes, seconds):
     shared, local = api.function(SHARED, "shared"), api.function(LOCAL, "local")
     size = api.attribute(SHARED_MAX) or 48 << 10
     must(cuda.cuFuncSetAttribute(shared, 8, size))
-    to, blocks = api.allocate(16), api.attribute(api.MULTIPROCESSORS) or 1
-    api.fill(to, 16, 0)
+    to, blocks = api.allocate(32), api.attribute(api.MULTIPROCESSORS) or 1
+    api.fill(to, 32, 0)
     rounds = 400 if writes else 1
-    looks, until = 0, time.monotonic() + seconds
+    found, before, seen_in = (c_uint64 * 4)(), (0, 0), []
+    looks, begun = 0, time.monotonic()
+    until = begun + seconds
     while time.monotonic() < until:
         asked = c_uint(writes), c_uint(size // 4), c_uint(WORD), c_uint64(to), c_uint(rounds)
         must(api.launch(shared, blocks, 256, *asked, shared=size))
         must(api.launch(local, 2 * blocks, 1024, c_uint(writes), c_uint(WORD), c_uint64(to + 8)))
-        must(cuda.cuCtxSynchronize())
+        must(cuda.cuMemcpyDtoH_v2(found, c_uint64(to), 32))
+        if (found[0], found[2]) != before and not writes:
+            new = [found[0] - before[0], found[2] - before[1]]
+            seen_in.append([looks, round(time.monotonic() - begun, 3), *new])
+            before = found[0], found[2]
         looks += 1
-    found = (c_uint64 * 2)()
-    must(cuda.cuMemcpyDtoH_v2(found, c_uint64(to), 16))
-    return {"launches": looks, "shared_words": found[0], "local_words": found[1]}
+    return {
+        "launches": looks,
+        "shared_words": found[0],
+        "shared_not_zero": found[2],
+        "local_words": found[1],
+        "launches_that_saw": len(seen_in),
+        "first_and_last": seen_in[:3] + seen_in[-1:],
+    }
 
 
 def main():

@@ -43,7 +43,7 @@ mov.u64 %rd2, text; cvta.global.u64 %rd3, %rd2; st.param.b64 [f0], %rd3; mov.u64
 st.param.b64 [v0], %rd2; call.uni (r0), vprintf, (f0, v0);
 E: ret; }
 """
-# A kernel of some thousand instructions that no compiler can leave out.
+# A kernel of a thousand loads that no compiler can leave out.
 LONG = HEAD + ".visible .entry long_%d(.param .u64 a) {{ .reg .b64 %%rd<3>; .reg .b32 %%r<3>;\n"
 
 
@@ -164,11 +164,11 @@ def fatbins():
 
 
 def code():
-    """Machine code, half a megabyte or so of it each time."""
+    """Machine code, some kilobytes each time."""
     number = code.number = code.number + 1
     body = "".join(
         f"ld.volatile.global.u32 %r1, [%rd1+{4 * (i + number)}]; add.u32 %r2, %r2, %r1;\n"
-        for i in range(12_000)
+        for i in range(1000)
     )
     head = LONG.format() % number + "ld.param.u64 %rd1, [a]; mov.u32 %r2, 0;\n"
     module = c_void_p()
