@@ -45,6 +45,7 @@ inline constexpr uint16_t kEntryPtx = 1;
 inline constexpr uint16_t kEntryCubin = 2;
 inline constexpr uint64_t kEntryArchSpecific = 0x100000;
 inline constexpr uint64_t kEntryFamily = 0x200000;
+inline constexpr uint64_t kEntryLz4 = 0x2000, kEntryZstd = 0x8000;  // how it is compressed
 
 struct CodeEntry {
   uint16_t kind;

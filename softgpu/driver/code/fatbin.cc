@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "softgpu/driver/code/lz4.h"
+#include "base/lz4.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -84,7 +84,7 @@ bool fatbin_text(const FatbinEntry& entry, std::string* out) {
     out->resize(bytes);
     auto* target = reinterpret_cast<uint8_t*>(out->data());
     if ((entry.flags & kFatbinLz4) != 0) {
-      int64_t got = lz4_decode(entry.payload, input, target, bytes);
+      int64_t got = base::lz4_decode(entry.payload, input, target, bytes);
       if (got < 0) return false;
       out->resize(static_cast<size_t>(got));
     } else {

@@ -8,10 +8,12 @@
 
 #include <cstring>
 
-#include "softgpu/driver/code/lz4.h"
+#include "base/lz4.h"
 
 namespace tendril::softgpu {
 namespace {
+
+using base::lz4_decode;
 
 const std::string kText = ".version 7.0\n.target sm_70\n.address_size 64\n";
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "api/cuda/code_image.h"
+#include "worker/cuda/code/packed_code.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -220,14 +222,20 @@ CodeVariables of_container(const uint8_t* at, uint64_t bytes) {
         !api::code_within(entry.header_bytes, entry.payload_bytes, left))
       return found;
     const uint8_t* payload = at + place + entry.header_bytes;
-    const bool packed = entry.stored_bytes != 0;
-    uint64_t declared = 0;
-    if (!packed && entry.kind == api::kEntryPtx)
-      declared = bytes_of_ptx(payload, entry.payload_bytes);
-    if (!packed && entry.kind == api::kEntryCubin)
-      declared = bytes_of_cubin(payload, entry.payload_bytes);
+    uint64_t code_bytes = entry.payload_bytes;
+    std::vector<uint8_t> unpacked;
+    Unpacked told = Unpacked::kYes;
+    if (entry.stored_bytes != 0) {
+      told = unpack_code(entry, payload, &unpacked);
+      payload = unpacked.data(), code_bytes = unpacked.size();
+    }
+    const bool known = told == Unpacked::kYes;
+    // A driver might read what is malformed here. So no slice has room for it.
+    uint64_t declared = told == Unpacked::kBad ? kBytesMax : 0;
+    if (known && entry.kind == api::kEntryPtx) declared = bytes_of_ptx(payload, code_bytes);
+    if (known && entry.kind == api::kEntryCubin) declared = bytes_of_cubin(payload, code_bytes);
     found.bytes = std::max(found.bytes, declared);
-    found.all &= !packed;
+    found.all &= told != Unpacked::kUnknown;
     place += entry.header_bytes + entry.payload_bytes;
   }
   return found;

@@ -12,11 +12,11 @@ namespace tendril::worker::cuda {
 
 struct CodeVariables {
   uint64_t bytes = 0;
-  bool all = true;  // false: some of the code is packed, and its variables become known when the
-                    // program asks for them
+  bool all = true;  // false: some of the code cannot be unpacked, and its variables become known
+                    // when the program asks for them
 };
 
-// Reads PTX text, a cubin, or the largest entry of a container.
+// Reads PTX text, a cubin, or the largest entry of a container, compressed or not.
 CodeVariables code_variables(const uint8_t* image, uint64_t bytes);
 
 }  // namespace tendril::worker::cuda

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tendril::softgpu {
+namespace tendril::base {
 
 // Bytes written, or -1 if the input is malformed or the output does not fit.
 int64_t lz4_decode(const uint8_t* input, size_t input_bytes, uint8_t* output, size_t output_bytes);
 
-}  // namespace tendril::softgpu
+}  // namespace tendril::base

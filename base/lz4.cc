@@ -2,11 +2,11 @@
 // See lz4.h. A block is a list of sequences: token, literals, little-endian distance, match. The
 // last one has literals only.
 
-#include "softgpu/driver/code/lz4.h"
+#include "base/lz4.h"
 
 #include <cstring>
 
-namespace tendril::softgpu {
+namespace tendril::base {
 namespace {
 
 constexpr size_t kMinMatch = 4;
@@ -49,4 +49,4 @@ int64_t lz4_decode(const uint8_t* input, size_t input_bytes, uint8_t* output, si
   return -1;  // a block may not end with a match
 }
 
-}  // namespace tendril::softgpu
+}  // namespace tendril::base
