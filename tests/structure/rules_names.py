@@ -21,6 +21,7 @@ SPELT = re.compile(
 )
 QUOTED = re.compile(r"`([^`\n]+)`")
 # One name in backquotes: `has`, `Session::take`, `take()`.
+COMMIT = re.compile(r"(?=.*[0-9])[0-9a-f]{7,40}")
 ONE_NAME = re.compile(r"(?:\w+::)*~?([A-Za-z_]\w*)(?:\(\))?")
 PATH = re.compile(
     r"(?<![\w./${}*-])(?:{rooms})/[\w./-]*\w"
@@ -121,6 +122,7 @@ def words(code):
 def named(text, is_page):
     """The identifiers that a piece of prose names."""
     quoted = QUOTED.findall(text)
+    quoted = [word for word in quoted if not COMMIT.fullmatch(word)]
     names = {match.group(1) for match in map(ONE_NAME.fullmatch, quoted) if match}
     # On a page, words that are spelt in this way without backquotes are mostly products.
     for place in quoted if is_page else [text]:

@@ -7,7 +7,7 @@ import checks
 from checks import check
 
 np = checks.need("numpy")
-np.row_stack = np.vstack  # NumPy has dropped the name, and Numba still uses it
+np.row_stack = np.vstack  # it has dropped the name, which Numba still uses
 numba = checks.need("numba")
 from numba import cuda, float32  # noqa: E402
 
