@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses every device that it sees. Each computes on its own data. Then the data goes around all
 // devices by peer copies, with one step of work on each, and is checked at the end. Then once more
-// between the first and the last device, in streams that only events order. Prints the devices'
-// names. Argument: words (16384).
+// between the first and the last device, in streams that only events order, and once in graphs.
+// Prints the devices' names. Argument: words (16384).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
@@ -56,6 +56,40 @@ uint32_t wrong_across_streams(const Gpu& first, const Gpu& last, uint32_t words)
   return wrong;
 }
 
+// A graph for each device, captured side by side. They are made ready and launched one after the
+// other while the last device's context is current.
+uint32_t wrong_in_graphs(const std::vector<Gpu>& gpus, uint32_t words) {
+  const unsigned blocks = (words + 255) / 256;
+  std::vector<CUstream> streams(gpus.size());
+  std::vector<CUgraph> graphs(gpus.size());
+  std::vector<CUgraphExec> ready(gpus.size());
+  for (size_t i = 0; i < gpus.size(); i++) {
+    CHECK(cuCtxSetCurrent(gpus[i].context));
+    CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemsetD32(gpus[i].data, 7, words));
+    CHECK(cuCtxSynchronize());
+  }
+  for (size_t i = 0; i < gpus.size(); i++) {
+    CHECK(cuCtxSetCurrent(gpus[i].context));
+    CHECK(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CHECK(program::launch(gpus[i].affine, blocks, 256, streams[i], gpus[i].data, 3u,
+                          static_cast<uint32_t>(i), words));
+  }
+  for (size_t i = 0; i < gpus.size(); i++) CHECK(cuStreamEndCapture(streams[i], &graphs[i]));
+  for (size_t i = 0; i < gpus.size(); i++)
+    CHECK(cuGraphInstantiateWithFlags(&ready[i], graphs[i], 0));
+  for (size_t i = 0; i < gpus.size(); i++) CHECK(cuGraphLaunch(ready[i], streams[i]));
+  uint32_t wrong = 0;
+  for (size_t i = 0; i < gpus.size(); i++) {
+    CHECK(cuStreamSynchronize(streams[i]));
+    CHECK(cuGraphExecDestroy(ready[i]));
+    CHECK(cuGraphDestroy(graphs[i]));
+    for (uint32_t word : program::download<uint32_t>(gpus[i].data, words))
+      wrong += word != 7 * 3 + i;
+  }
+  return wrong;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,7 +125,9 @@ int main(int argc, char** argv) {
   if (count > 1) {
     const uint32_t across = wrong_across_streams(gpus[0], gpus[count - 1], words);
     std::printf("across streams: %u wrong\n", across);
-    wrong += across;
+    const uint32_t in_graphs = wrong_in_graphs(gpus, words);
+    std::printf("in graphs: %u wrong\n", in_graphs);
+    wrong += across + in_graphs;
   }
   std::printf("multi_gpu: %d devices, %u words, %u wrong, checksum %016llx\n", count, words, wrong,
               static_cast<unsigned long long>(program::checksum(result)));

@@ -314,6 +314,17 @@ CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// Any context of the graph's server will do, since nodes have contexts of their own. Programs make
+// graphs of several GPUs ready one after the other, and a context of another server is current.
+CUresult context_on_server(const Session* session, Context** context) {
+  if ((*context)->session == session) return CUDA_SUCCESS;
+  Context* other = nullptr;
+  process()->contexts.for_each([&](Context* one) {
+    if (other == nullptr && one->session == session && one->active.load() != 0) other = one;
+  });
+  return other != nullptr ? use_context(other, context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 // `params` null: only flags were given.
 CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
@@ -323,8 +334,10 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
   TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(context_on_server(graph->session, &context));
   if (params != nullptr) TENDRIL_TRY(require_stream(context, params->hUploadStream, &upload));
-  if (graph->session != context->session) return CUDA_ERROR_INVALID_CONTEXT;
+  if (upload != nullptr && upload->context->session != graph->session)
+    return CUDA_ERROR_INVALID_CONTEXT;
   auto* exec = static_cast<Exec*>(create_object(Kind::kExec, graph->session, context));
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::graph_instantiate_request request;
