@@ -147,6 +147,14 @@ def splits():
     expect([integer(NCCL.CommUserRank, part) for part in parts[1:]], [0, 1, 2], "the others")
     for part in parts[1:]:
         NCCL.CommDestroy(part)
+    sums(ranks)
+    for rank in ranks:
+        rank.destroy()
+
+
+def shrinks():
+    ranks = pair(4)
+    parts = [ctypes.c_void_p() for _ in ranks]
     excluded = (ctypes.c_int * 2)(1, 3)
 
     def shrink(which):
@@ -436,8 +444,9 @@ def versions():
     print(NCCL.library.ncclGetLastError(None).decode())
 
 
-SCENARIOS = [questions, refusals, splits, several_ids, stuck_collective, stuck_connection]
-SCENARIOS += [stuck_init, lost_peer, lost_in_init, lost_in_connection, many, graph_holds]
+SCENARIOS = [questions, refusals, splits, shrinks, several_ids, stuck_collective]
+SCENARIOS += [stuck_connection, stuck_init, lost_peer, lost_in_init, lost_in_connection, many]
+SCENARIOS += [graph_holds]
 # Of softnccl, and of its knobs.
 OWN = [knobs, versions, lost_lines, different_calls]
 

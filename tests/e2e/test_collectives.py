@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of tests/nccl through Tendril: their GPUs are of two servers, whose workers run
+softnccl. What passes there natively passes here."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import BUILD, Server, tendril
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "nccl"
+sys.path.insert(0, str(FOLDER))
+import edges  # noqa: E402
+import model  # noqa: E402
+
+CHECK = BUILD / "bin" / "programs" / "nccl_check"
+SOFTNCCL = BUILD / "lib" / "libtendril-softnccl.so"
+OURS = harness.CLIENT.parent / "nccl" / "libnccl.so.2"
+
+
+@harness.needs_plain_client
+@unittest.skipUnless(
+    all(file.exists() for file in (SOFTNCCL, CHECK, OURS)), "NCCL's libraries are not built"
+)
+class OnTwoServers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.both = [Server("--nccl", SOFTNCCL, gpus=2, warm=0) for _ in range(2)]
+        for server in cls.both:
+            cls.addClassCleanup(server.stop)
+        cls.folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
+        cls.addClassCleanup(cls.folder.cleanup)
+
+    def passes(self, *command):
+        status, output, problems = tendril(
+            "run",
+            "-n",
+            "4",
+            "--",
+            *(str(word) for word in command),
+            server=self.both,
+            timeout=120,
+            TENDRIL_TRANSPORT="tcp",
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        self.assertEqual(status, 0, output + problems)
+        self.assertIn("PASS", output)
+
+    def script(self, name, *arguments):
+        self.passes(sys.executable, FOLDER / name, *arguments)
+
+    def test_ranks_in_one_call_in_threads_and_in_processes(self):
+        table = pathlib.Path(self.folder.name, "table")
+        table.write_text(model.cases(4, whole=False), encoding="ascii")
+        for mode in ("all", "threads", "nonblocking", "processes"):
+            with self.subTest(mode=mode):
+                self.passes(CHECK, table, mode)
+
+    def test_scenarios(self):
+        for scenario in edges.SCENARIOS:
+            # The first is not forwarded. The second is about the library in the process.
+            if scenario not in (edges.shrinks, edges.many):
+                with self.subTest(scenario=scenario.__name__):
+                    self.script("edges.py", scenario.__name__)
+
+    def test_training_equals_one_process(self):
+        for kind in ("ddp", "fsdp", "tp"):
+            for ranks, how in ((2, []), (4, ["graph"])):
+                with self.subTest(kind=kind, ranks=ranks, how=how):
+                    self.script("training.py", kind, ranks, *how)
+
+
+if __name__ == "__main__":
+    unittest.main()
