@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -92,6 +93,27 @@ TEST(Sandbox, LetsLocalProcessesMeet) {
               if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 2;
               if (connect(near, address, bytes) != 0) return 3;
               return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) >= 0 ? 0 : 4;
+            }),
+            0);
+}
+
+TEST(Sandbox, GivesTcpToWorkersWithNccl) {
+  EXPECT_EQ(in_child([] {
+              Confinement wanted = of_parent(getppid());
+              Calls calls = kSoftware;
+              wanted.networked = calls.networked = true;
+              if (!enter_sandbox(wanted).ok() || !lock_down(calls).ok()) return 99;
+              sockaddr_in name = {};
+              name.sin_family = AF_INET;
+              name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+              socklen_t bytes = sizeof name;
+              const int listener = socket(AF_INET, SOCK_STREAM, 0),
+                        near = socket(AF_INET, SOCK_STREAM, 0);
+              const auto* address = reinterpret_cast<const sockaddr*>(&name);
+              if (bind(listener, address, bytes) != 0 || listen(listener, 1) != 0) return 1;
+              if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 2;
+              if (connect(near, address, bytes) != 0) return 3;
+              return socket(AF_PACKET, SOCK_RAW, 0) == -1 && errno == EPERM ? 0 : 4;
             }),
             0);
 }
