@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "pool/policy/assign.h"
-#include "pool/policy/policy_file.h"
 #include "pool/simulation/world.h"
 
 namespace tendril::pool::simulation {
@@ -16,6 +14,13 @@ std::string text(uint64_t number) { return std::to_string(number); }
 
 // Servers know a lease of the pool by this number and by which attempt it was.
 uint64_t number_of(uint64_t pool_lease_id) { return pool_lease_id & ((uint64_t(1) << 48) - 1); }
+
+// A whole number of a record; UINT64_MAX: there is none.
+uint64_t number_in(const std::string& json, const std::string& key) {
+  const size_t at = json.find("\"" + key + "\":");
+  if (at == std::string::npos) return UINT64_MAX;
+  return strtoull(json.c_str() + at + key.size() + 3, nullptr, 10);
+}
 
 constexpr int64_t kToleranceNs = 90 * kSecond;  // for what an interrupted step leaves behind
 
@@ -58,13 +63,8 @@ void Truth::ordered_to_end(const FakeServer& server, const FakeLease& lease,
   ++world_->figures().ended_by_order;
   world_->log(server.name() + " ends lease " + text(lease.entry.lease_id) + " (" +
               text(lease.entry.pool_lease_id) + "): " + order.text);
-  const bool by_hand = order.text.find("administrator") != std::string::npos;
-  const FakeClient* client = world_->client(lease.client);
-  if (by_hand || client == nullptr || !client->runs_whole()) return;
-  if (!lease.warned) {
-    return world_->checks().fail("lease " + text(lease.entry.pool_lease_id) + " on " +
-                                 server.name() + " was ended without a warning: " + order.text);
-  }
+  if (order.text.find("administrator") != std::string::npos) return;
+  world_->rules().ended(server, lease, order);
 }
 
 // A lease that its client has and uses is not to be taken back.
@@ -72,6 +72,9 @@ void Truth::cancelled(const FakeServer& server, const FakeLease& lease) {
   const FakeClient* client = world_->client(lease.client);
   if (client == nullptr || !client->runs_whole()) return;
   if (world_->was_released(number_of(lease.entry.pool_lease_id))) return;
+  for (const Part& part : client->parts()) {
+    if (world_->rules().was_forgotten(world_->server(part.server).name(), lease.granted_ns)) return;
+  }
   world_->checks().fail("lease " + text(lease.entry.pool_lease_id) + " on " + server.name() +
                         " was taken back from client " + text(client->id()) + ", which uses it");
 }
@@ -101,18 +104,6 @@ void Checks::fail(const std::string& what) {
 
 bool Checks::was_disturbed(int64_t within_ns) const {
   return world_->now_ns() - world_->disturbed_ns() < within_ns;
-}
-
-// What was applied may have died with its scheduler. So the scheduler says which policy holds.
-void Checks::look_at_policy() {
-  FakeProcess* process = world_->scheduling();
-  if (process == nullptr || process->scheduler()->policy_text() == policy_text_) return;
-  policy_text_ = process->scheduler()->policy_text();
-  if (policy_text_.empty()) return;
-  auto policy = parse_pool_policy(policy_text_, "policy", only_utc);
-  if (!policy.ok()) return fail("the world's policy is wrong: " + policy.status().message());
-  policies_.push_back(policy.take());
-  policies_ns_.push_back(world_->now_ns());
 }
 
 void Checks::heard(const FakeClient& client, const wire::News& news) {
@@ -148,19 +139,27 @@ void Checks::granted(const FakeClient& client, const wire::LeaseReply& reply) {
   if (before != answers_.end()) {
     ++world_->figures().same_answers;
     const int64_t ended_ns = world_->truth().part_ended_ns(before->second.held_as);
-    if (before->second.lease_id != reply.lease_id && ended_ns < before->second.time_ns) {
+    if (before->second.lease_id != reply.lease_id && ended_ns < before->second.time_ns &&
+        !was_forgotten(before->second)) {
       fail("client " + text(client.id()) + " asked twice and got lease " +
            text(before->second.lease_id) + ", then lease " + text(reply.lease_id));
     }
   }
-  Answer answer{reply.lease_id, 0, world_->now_ns()};
+  Answer answer{reply.lease_id, 0, world_->now_ns(), {}};
   for (const wire::LeasePart& part : reply.parts) {
     const FakeLease* lease = world_->server(world_->server_of(part.server)).find(part.lease_id);
     if (lease != nullptr) answer.held_as = lease->entry.pool_lease_id;
+    answer.servers.push_back(part.server);
   }
   answers_[key] = answer;
   parts(client, reply);
-  limits(client, reply);
+  world_->rules().granted(client, reply);
+}
+
+bool Checks::was_forgotten(const Answer& answer) const {
+  return std::any_of(answer.servers.begin(), answer.servers.end(), [&](const std::string& name) {
+    return world_->rules().was_forgotten(name, answer.time_ns);
+  });
 }
 
 void Checks::parts(const FakeClient& client, const wire::LeaseReply& reply) {
@@ -192,85 +191,6 @@ void Checks::parts(const FakeClient& client, const wire::LeaseReply& reply) {
   }
 }
 
-uint32_t Checks::class_of_gpu(size_t server, uint32_t gpu) {
-  const auto known = gpu_classes_.find({server, gpu});
-  if (known != gpu_classes_.end()) return known->second;
-  GpuFacts facts;
-  facts.model = world_->server(server).gpus()[gpu].model;
-  facts.memory_bytes = world_->server(server).gpus()[gpu].memory_bytes;
-  facts.server = world_->server(server).name();
-  return gpu_classes_[{server, gpu}] = class_of(policies_.back(), facts).value_or(UINT32_MAX);
-}
-
-// What the accounts hold by the servers' books, when something was granted. A policy that was
-// changed lately may have allowed more.
-void Checks::limits(const FakeClient& client, const wire::LeaseReply& reply) {
-  look_at_policy();
-  if (policies_.empty()) return;
-  std::map<std::string, Amounts> used;
-  const PoolPolicy& policy = policies_.back();
-  std::string account, owner, user_class;
-  uint64_t user_leases = 0;
-  std::set<uint64_t> counted;
-  const wire::BookEntry* mine = nullptr;
-  for (size_t i = 0; i < world_->server_count(); ++i) {
-    for (const auto& [id, lease] : world_->server(i).leases()) {
-      if (number_of(lease.entry.pool_lease_id) == reply.lease_id) mine = &lease.entry;
-    }
-  }
-  if (mine == nullptr) return;
-  for (size_t i = 0; i < world_->server_count(); ++i) {
-    for (const auto& [id, lease] : world_->server(i).leases()) {
-      const wire::BookEntry& entry = lease.entry;
-      if (entry.phase == wire::LeasePhase::kHeld || entry.pool_lease_id == 0) continue;
-      if (world_->truth().part_ended_ns(entry.pool_lease_id) > 0) continue;  // it ends
-      Amounts& amounts = used[entry.account];
-      amounts.resize(policy.gpu_classes.size());
-      for (const wire::SliceGrant& slice : entry.slices) {
-        const uint32_t gpu_class = class_of_gpu(i, slice.gpu_index);
-        if (gpu_class < amounts.size()) amounts[gpu_class] += slice.share_millionths;
-      }
-      if (entry.owner_id == mine->owner_id && entry.user_class == mine->user_class &&
-          counted.insert(entry.pool_lease_id).second) {
-        ++user_leases;
-      }
-    }
-  }
-  const auto index = policy.account(mine->account);
-  if (!index) return;
-  std::set<size_t> uses;  // classes of what was granted; others may be over since a change
-  for (size_t i = 0; i < world_->server_count(); ++i) {
-    for (const auto& [id, lease] : world_->server(i).leases()) {
-      if (number_of(lease.entry.pool_lease_id) != reply.lease_id) continue;
-      for (const wire::SliceGrant& slice : lease.entry.slices)
-        uses.insert(class_of_gpu(i, slice.gpu_index));
-    }
-  }
-  bool allowed = false;
-  const int64_t lately_ns = world_->now_ns() - 5 * kMinute;
-  std::string why;
-  for (size_t i = 0; i < policies_.size(); ++i) {
-    if (i + 1 < policies_.size() && policies_ns_[i + 1] < lately_ns) continue;
-    const PoolPolicy& then = policies_[i];
-    bool fits = true;
-    for (size_t gpu_class = 0; gpu_class < then.gpu_classes.size(); ++gpu_class) {
-      const uint64_t limit = then.accounts[*index].limit[gpu_class];
-      const uint64_t has = used[mine->account][gpu_class];
-      if (has <= limit || uses.count(gpu_class) == 0) continue;
-      fits = false;
-      why = mine->account + " holds " + text(has) + " of at most " + text(limit) + " " +
-            then.gpu_classes[gpu_class].name;
-    }
-    const auto position = then.user_class(mine->user_class);
-    if (position && user_leases > then.user_classes[*position].max_per_user.leases) {
-      fits = false;
-      why = mine->owner_id + " has " + text(user_leases) + " leases of class " + mine->user_class;
-    }
-    allowed = allowed || fits;
-  }
-  if (!allowed) fail("lease " + text(reply.lease_id) + " was granted although " + why);
-}
-
 void Checks::claim_failed(const FakeClient& client, const Part& part, const base::Status& status) {
   ++world_->figures().claims_failed;
   const FakeServer& server = world_->server(part.server);
@@ -282,7 +202,7 @@ void Checks::claim_failed(const FakeClient& client, const Part& part, const base
 }
 
 void Checks::sweep() {
-  look_at_policy();
+  world_->rules().sweep();
   books();
   gangs();
   waits();
@@ -391,10 +311,43 @@ void Checks::finish() {
   accounting();
 }
 
+// What a record has of a lease that is not what its server said. Each record names whose it is, so
+// sums by owner, account, class and server are as exact.
+std::string Checks::differs(const Truth::Key& key, const Truth::Ended& ended,
+                            const std::string& json) const {
+  const wire::BookEntry& entry = ended.entry;
+  if (ended.crashed) return "";
+  for (const auto& [what, value] : {std::pair{"owner_id", &entry.owner_id},
+                                    {"account", &entry.account},
+                                    {"user_class", &entry.user_class}}) {
+    if (entry.pool_lease_id == 0) continue;
+    if (json.find("\"" + std::string(what) + "\":\"" + *value + "\"") != std::string::npos)
+      continue;
+    return ": not " + std::string(what) + " " + *value + ": " + json;
+  }
+  // Nobody asked a server that was forgotten for its last sums, unless it came back with them.
+  const int64_t began_ns = ended.time_ns - static_cast<int64_t>(entry.age_ns);
+  if (json.find("\"exact\":true") == std::string::npos &&
+      world_->rules().was_forgotten(std::get<0>(key), began_ns))
+    return "";
+  for (const auto& [what, value_ns] : {std::pair{"used_ns", entry.used_ns},
+                                       {"held_ns", entry.age_ns},
+                                       {"idle_ns", entry.idle_total_ns}}) {
+    if (number_in(json, what) != value_ns) {
+      return ": not " + std::string(what) + " " + text(value_ns) + ": " + json;
+    }
+  }
+  return "";
+}
+
 // Each lease that was somebody's has one record, with the sums that its server counted. A server
 // that crashed may have taken its last sums with it.
 void Checks::accounting() {
-  std::map<Truth::Key, std::pair<size_t, uint64_t>> recorded;
+  struct Record {
+    size_t count = 0;
+    std::string json;
+  };
+  std::map<Truth::Key, Record> recorded;
   for (const auto& [key, json] : world_->store().read("used/")) {
     // used/SERVER-BOOT-LEASE-POOL'S LEASE
     const size_t pool_at = key.rfind('-');
@@ -407,26 +360,27 @@ void Checks::accounting() {
     auto& record =
         recorded[{key.substr(5, boot_at - 5), strtoull(key.c_str() + boot_at + 1, nullptr, 16),
                   strtoull(key.c_str() + lease_at + 1, nullptr, 10)}];
-    ++record.first;
-    record.second = strtoull(json.c_str() + used_at + 10, nullptr, 10);
+    ++record.count;
+    record.json = json;
   }
   for (const auto& [key, ended] : world_->truth().all()) {
     const auto& [server, boot, lease] = key;
     const std::string name = "lease " + text(lease) + " (" + text(ended.entry.pool_lease_id) +
                              ") of " + server + " in boot " + text(boot);
     const auto found = recorded.find(key);
-    const size_t count = found == recorded.end() ? 0 : found->second.first;
+    const size_t count = found == recorded.end() ? 0 : found->second.count;
     if (count > 1) return fail("the accounting has " + text(count) + " records of " + name);
     if (count == 0) {
       if (ended.crashed || !ended.claimed) continue;
+      // Nothing tells it from an attempt that was given up.
+      const int64_t granted_ns = ended.time_ns - static_cast<int64_t>(ended.entry.age_ns);
+      if (!ended.entry.was_attached && world_->rules().was_forgotten(server, granted_ns)) continue;
       return fail("the accounting has nothing of " + name + ", which ended at " +
                   text(static_cast<uint64_t>(ended.time_ns / kSecond)) + ": " + ended.entry.why);
     }
     ++accounted_;
-    if (!ended.crashed && found->second.second != ended.entry.used_ns) {
-      return fail("the accounting says that " + name + " used " + text(found->second.second) +
-                  " ns, and its server says " + text(ended.entry.used_ns));
-    }
+    const std::string wrong = differs(key, ended, found->second.json);
+    if (!wrong.empty()) return fail("the accounting says of " + name + wrong);
     recorded.erase(found);
   }
   // A new scheduler does not know the number of a lease whose server crashed before it.

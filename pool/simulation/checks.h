@@ -10,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "pool/policy/policy.h"
 #include "pool/simulation/fake_client.h"
 #include "pool/simulation/fake_server.h"
 
@@ -69,32 +68,28 @@ class Checks {
   void finish();
 
  private:
+  struct Answer {
+    uint64_t lease_id = 0, held_as = 0;
+    int64_t time_ns = 0;
+    std::vector<std::string> servers;
+  };
+  bool was_forgotten(const Answer& answer) const;
   void granted(const FakeClient& client, const wire::LeaseReply& reply);
   void parts(const FakeClient& client, const wire::LeaseReply& reply);
-  void limits(const FakeClient& client, const wire::LeaseReply& reply);
-  void look_at_policy();
   void books();
   void gangs();
   void waits();
   void accounting();
+  std::string differs(const Truth::Key& key, const Truth::Ended& ended,
+                      const std::string& json) const;
   void describe();
   bool was_disturbed(int64_t within_ns) const;
-  uint32_t class_of_gpu(size_t server, uint32_t gpu);
 
   World* const world_;
   std::string broken_;
   uint64_t accounted_ = 0;
-  std::string policy_text_;           // of the scheduler, when it was last looked at
-  std::vector<PoolPolicy> policies_;  // of the last minutes, the newest last
-  std::vector<int64_t> policies_ns_;  // since when
-  struct Answer {
-    uint64_t lease_id = 0, held_as = 0;
-    int64_t time_ns = 0;
-  };
   std::map<std::string, Answer> answers_;  // by request key
   std::map<uint64_t, int64_t> partial_since_ns_;
-  // All policies of a world have the same classes of GPUs.
-  std::map<std::pair<size_t, uint32_t>, uint32_t> gpu_classes_;
 };
 
 }  // namespace tendril::pool::simulation

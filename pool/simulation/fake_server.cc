@@ -44,6 +44,7 @@ void FakeServer::start() {
   for (const FakeGpu& gpu : gpus_) {
     capacities.push_back({gpu.memory_bytes - kContextBytes, kContextBytes, 0, 132});
   }
+  world_->rules().servers_changed();
   book_ = std::make_unique<lease::LeaseBook>(name_, capacities);
   holds_ = std::make_unique<lease::Holds>(book_.get());
   for (size_t process = 0; process < world_->process_count(); ++process) seek(process);
@@ -51,6 +52,7 @@ void FakeServer::start() {
 
 void FakeServer::crash() {
   alive_ = false;
+  world_->rules().servers_changed();
   for (auto& [id, lease] : leases_) {
     if (lease.client != 0) world_->part_gone(lease.client, index_, id, "the server is gone");
   }
@@ -67,6 +69,10 @@ void FakeServer::crash() {
 const FakeLease* FakeServer::find(uint64_t lease_id) const {
   const auto found = leases_.find(lease_id);
   return found == leases_.end() ? nullptr : &found->second;
+}
+
+uint64_t FakeServer::usable_bytes(uint32_t gpu) const {
+  return gpus_[gpu].memory_bytes - kContextBytes;
 }
 
 bool FakeServer::admits_alone() const {
@@ -264,7 +270,7 @@ wire::OrderResult FakeServer::perform(const wire::Order& order, uint64_t term) {
       if (lease == nullptr) {
         status = Status(Code::kNotFound, "no such lease");
       } else {
-        status = perform_on(order, lease);
+        status = perform_on(order, term, lease);
       }
   }
   result.code = status.code();
@@ -304,8 +310,10 @@ Status FakeServer::hold(const wire::Order& order, uint64_t term, wire::OrderResu
   return Status();
 }
 
-Status FakeServer::perform_on(const wire::Order& order, FakeLease* lease) {
+Status FakeServer::perform_on(const wire::Order& order, uint64_t term, FakeLease* lease) {
   const uint64_t id = lease->entry.lease_id;
+  if (order.kind != wire::OrderKind::kEnd)
+    lease->told.push_back({world_->now_ns(), term, order.notice, order.text, order.in_s});
   switch (order.kind) {
     case wire::OrderKind::kEnd:
       world_->truth().ordered_to_end(*this, *lease, order);
@@ -333,11 +341,7 @@ Status FakeServer::perform_on(const wire::Order& order, FakeLease* lease) {
       return Status();
     }
     case wire::OrderKind::kNotice:
-      if (order.notice == wire::NoticeKind::kWarning && !lease->warned) {
-        lease->warned = true;
-        lease->warned_ns = world_->now_ns();
-        lease->warned_s = order.in_s;
-      }
+      world_->rules().told(*this, *lease, order);
       tell(*lease, order.notice, order.text, order.in_s);
       return Status();
     default:
@@ -424,6 +428,7 @@ base::Result<uint64_t> FakeServer::lease_directly(const wire::LeaseRequest& requ
 void FakeServer::attach(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
+  if (!found->second.entry.was_attached) found->second.attached_ns = world_->now_ns();
   found->second.entry.was_attached = true;
   found->second.entry.processes = 1;
   changed(lease_id);

@@ -28,9 +28,15 @@ struct FakeLease {
   int64_t granted_ns = 0, paused_ns = 0;
   // Work so far: from each start to its end; the last may lie in the future.
   int64_t busy_from_ns = 0, busy_until_ns = 0, busy_before_ns = 0;
-  bool warned = false;
-  int64_t warned_ns = 0;
-  uint64_t warned_s = 0;  // what the first warning promised until its next step
+  int64_t attached_ns = 0;
+  struct Told {
+    int64_t time_ns = 0;
+    uint64_t term = 0;
+    wire::NoticeKind kind = wire::NoticeKind::kWarning;
+    std::string text;
+    uint64_t in_s = 0;
+  };
+  std::vector<Told> told;  // by the scheduler
   int64_t reported_ns = 0;
 
   int64_t busy_ns(int64_t now_ns) const;
@@ -48,6 +54,7 @@ class FakeServer {
 
   const std::string& name() const { return name_; }
   const std::vector<FakeGpu>& gpus() const { return gpus_; }
+  uint64_t usable_bytes(uint32_t gpu) const;
   bool alive() const { return alive_; }
   uint64_t boot() const { return boot_; }
   const std::map<uint64_t, FakeLease>& leases() const { return leases_; }
@@ -95,7 +102,7 @@ class FakeServer {
   void tell(const FakeLease& lease, wire::NoticeKind kind, const std::string& text, uint64_t in_s);
   wire::OrderResult perform(const wire::Order& order, uint64_t term);
   base::Status hold(const wire::Order& order, uint64_t term, wire::OrderResult* result);
-  base::Status perform_on(const wire::Order& order, FakeLease* lease);
+  base::Status perform_on(const wire::Order& order, uint64_t term, FakeLease* lease);
   FakeLease* of_order(const wire::Order& order);
   void end(uint64_t lease_id, const std::string& why);
   void expire();

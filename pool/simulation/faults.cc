@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a simulated world, what administrators do, and its policy.
+// What goes wrong in a simulated world. administrators.cc has what people do to it.
 #include <algorithm>
 
 #include "pool/simulation/world.h"
@@ -22,6 +22,20 @@ Faults many_faults(size_t servers, int64_t every_ns) {
   faults.policy_ns = every_ns * 2;
   faults.drain_ns = every_ns;
   faults.release_ns = every_ns;
+  faults.forget_ns = every_ns * 2;
+  faults.maintenance_ns = every_ns * 2;
+  faults.move_ns = every_ns * 2;
+  faults.label_ns = every_ns;
+  return faults;
+}
+
+Faults only_commands(int64_t every_ns) {
+  Faults faults;
+  faults.policy_ns = every_ns * 4;
+  faults.release_ns = every_ns;
+  faults.maintenance_ns = every_ns * 4;
+  faults.move_ns = every_ns * 4;
+  faults.label_ns = every_ns;
   return faults;
 }
 
@@ -49,6 +63,10 @@ void World::start_faults() {
   repeat(faults.policy_ns, &World::change_policy);
   repeat(faults.drain_ns, &World::drain);
   repeat(faults.release_ns, &World::release);
+  repeat(faults.forget_ns, &World::forget);
+  repeat(faults.maintenance_ns, &World::maintain);
+  repeat(faults.move_ns, &World::move);
+  repeat(faults.label_ns, &World::label);
 }
 
 void World::crash_server() {
@@ -69,6 +87,10 @@ void World::crash_server() {
 void World::cut_server() {
   const size_t index = clock_.below(servers_.size());
   const int64_t for_ns = clock_.between(kSecond, clock_.chance(0.2) ? kHour : 2 * kMinute);
+  cut(index, for_ns);
+}
+
+void World::cut(size_t index, int64_t for_ns) {
   disturb("gpu" + std::to_string(index) + " is cut off for " + std::to_string(for_ns / kSecond) +
           " s");
   cut_until_ns_[index] = std::max(cut_until_ns_[index], now_ns() + for_ns);
@@ -77,6 +99,7 @@ void World::cut_server() {
     if (!wire.of_client && wire.other == index) its.push_back(id);
   }
   for (const uint64_t id : its) break_wire(id);
+  clock_.in(for_ns, [this] { rules_.servers_changed(); });
 }
 
 void World::break_server_wire() {
@@ -129,6 +152,7 @@ void World::stall_process() {
   if (process == nullptr) return;
   const int64_t for_ns = clock_.between(kSecond, 40 * kSecond);
   disturb("the scheduler stalls for " + std::to_string(for_ns / kSecond) + " s");
+  scheduler_changed_ns_ = now_ns() + for_ns;
   process->stall(for_ns);
 }
 
@@ -159,79 +183,6 @@ void World::trouble_store() {
   });
 }
 
-// ---- administrators ----
-
-void World::command(const std::string& verb, std::vector<std::string> arguments,
-                    const std::string& body) {
-  FakeProcess* process = scheduling();
-  if (process == nullptr) return;
-  const uint64_t id = next_command_++;
-  std::string text = verb;
-  for (const std::string& argument : arguments) text += " " + argument;
-  log("command: " + text);
-  commands_[id] = text;
-  ++figures_.commands;
-  Asker who;
-  who.id = who.name = "root";
-  who.role = "admin";
-  who.sees_all = who.rules_all = true;
-  wire::PoolCommand command{verb, std::move(arguments), body};
-  process->event([id, who, command](Scheduler* scheduler, Now now) {
-    scheduler->command(id, who, command, now);
-  });
-}
-
-void World::command_answered(Effects::ToCommander to) {
-  const auto found = commands_.find(to.connection);
-  if (found == commands_.end()) return;
-  log("answer to " + found->second + ": " +
-      (to.status.ok() ? to.json.substr(0, 200) : to.status.message()));
-  if (found->second == "apply") {
-    if (!to.status.ok()) {
-      checks_.fail("the policy was not applied: " + to.status.message());
-    }
-  }
-  commands_.erase(found);
-}
-
-void World::apply(const std::string& text) {
-  FakeProcess* process = scheduling();
-  if (process == nullptr || process->stalled()) {
-    clock_.in(5 * kSecond, [this, text] { apply(text); });
-    return;
-  }
-  command("apply", {}, text);
-}
-
-void World::change_policy() {
-  disturb("the policy changes");
-  uint64_t gpus = 0;
-  for (const auto& server : servers_) gpus += server->gpus().size();
-  apply(policy_text(clock_.below(6), gpus));
-}
-
-void World::drain() {
-  const std::string name = servers_[clock_.below(servers_.size())]->name();
-  disturb(name + " drains");
-  command("drain", {name, "maintenance"}, "");
-  const int64_t for_ns = clock_.between(kMinute, kHour);
-  clock_.in(for_ns, [this, name] { command("undrain", {name}, ""); });
-}
-
-void World::release() {
-  std::vector<uint64_t> found;
-  for (const auto& [id, client] : clients_) {
-    if (client->state() == ClientState::kRunning && client->pool_lease_id() != 0) {
-      found.push_back(client->pool_lease_id());
-    }
-  }
-  if (found.empty()) return;
-  disturb("an administrator ends a lease");
-  const uint64_t lease = clock_.pick(found);
-  released_.insert(lease);
-  command("release", {std::to_string(lease), "by the administrator"}, "");
-}
-
 void World::calm_down() {
   log("the faults end");
   disturbed_ns_ = now_ns();
@@ -243,105 +194,6 @@ void World::calm_down() {
   clock_.in(20 * kMinute, [this] {
     for (auto& server : servers_) command("undrain", {server->name()}, "");
   });
-}
-
-namespace {
-
-std::string user_classes_text(bool tight) {
-  std::string text;
-  text += R"(
-[[user_class]]
-name = "interactive"
-priority = 100
-gpu_classes = ["any"]
-max_wall = "2h"
-idle_timeout = "10m"
-idle_unused_timeout = "5m"
-idle_action = ["warn", "pause", "end"]
-idle_grace = "2m"
-)";
-  text += tight ? "max_per_user = { gpus = 2.0, leases = 3, pending = 8 }\n"
-                : "max_per_user = { gpus = 4.0, leases = 6, pending = 12 }\n";
-  text += R"([[user_class]]
-name = "batch"
-priority = 10
-gpu_classes = ["top", "any"]
-max_wall = "6h"
-preempts = ["scavenger"]
-[[user_class]]
-name = "scavenger"
-priority = 0
-gpu_classes = ["top", "any"]
-over_quota = "only"
-max_wall = "12h"
-preempt_mode = ["warn", "shrink", "requeue", "end"]
-grace_time = "120s"
-preempt_exempt_time = "10m"
-usage_factor = 0.2
-
-[[assignment]]
-match = 'group = "students"'
-account = "teaching"
-user_classes = ["interactive"]
-[[assignment]]
-match = 'group = "vision"'
-account = "vision"
-user_classes = ["batch", "interactive", "scavenger"]
-[[assignment]]
-match = "true"
-account = "nlp"
-user_classes = ["batch", "interactive", "scavenger"]
-)";
-  return text;
-}
-
-}  // namespace
-
-std::string policy_text(uint64_t variant, uint64_t gpus) {
-  const auto part = [&](double of) {
-    return std::to_string(
-        std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(gpus) * of)));
-  };
-  const bool tight = variant % 2 == 1;
-  const bool moved = variant % 3 == 1;
-  std::string text = R"([pool]
-name = "lab"
-fair_share_half_life = "1d"
-longest_wait = "12h"
-
-[[gpu_class]]
-name = "top"
-match = 'model ~ "H200" or model ~ "H100"'
-usage_weight = 3.0
-[[gpu_class]]
-name = "any"
-match = "true"
-
-[[account]]
-name = "research"
-[[account]]
-name = "vision"
-parent = "research"
-)";
-  text += "quota = { top = " + part(moved ? 0.1 : 0.2) + ", any = " + part(0.1) + " }\n";
-  text += "limit = { top = " + part(tight ? 0.3 : 0.5) + ", any = " + part(0.4) + " }\n";
-  text += R"(over_quota_weight = 2
-[[account]]
-name = "nlp"
-parent = "research"
-)";
-  text += "quota = { top = " + part(moved ? 0.3 : 0.2) + ", any = " + part(0.1) + " }\n";
-  text += "[[account]]\nname = \"teaching\"\nquota = { any = " + part(0.1) + " }\n";
-  text += "limit = { any = " + part(tight ? 0.3 : 0.5) + " }\n";
-  text += user_classes_text(tight);
-  if (variant % 2 == 0) {
-    text += R"(
-[[schedule]]
-when = "Mon-Fri 08:00-18:00"
-user_class.scavenger.max_per_user.gpus = 1.0
-)";
-  }
-  return text;
 }
 
 }  // namespace tendril::pool::simulation

@@ -51,6 +51,18 @@ void simulate(WorldOptions options) {
       static_cast<unsigned long long>(figures.claims_failed),
       static_cast<unsigned long long>(figures.same_answers),
       static_cast<unsigned long long>(world.checks().accounted()));
+  const RuleChecks::Counts& looks = world.rules().counts();
+  printf(
+      "  looked at: limits %llu, lending %llu, reservations %llu and %llu, reclaims %llu, "
+      "maintenance %llu, warnings %llu, graces %llu, idle %llu, overdue %llu, longest times %llu\n",
+      static_cast<unsigned long long>(looks.limits), static_cast<unsigned long long>(looks.lending),
+      static_cast<unsigned long long>(looks.reserved),
+      static_cast<unsigned long long>(looks.reservations_free),
+      static_cast<unsigned long long>(looks.reclaims),
+      static_cast<unsigned long long>(looks.maintenance),
+      static_cast<unsigned long long>(looks.warnings),
+      static_cast<unsigned long long>(looks.graces), static_cast<unsigned long long>(looks.idle),
+      static_cast<unsigned long long>(looks.overdue), static_cast<unsigned long long>(looks.walls));
   if (!broken.empty()) printf("%s", world.log_text().c_str());
   EXPECT_EQ(broken, "") << "TENDRIL_SIMULATION_SEED=" << options.seed << " replays it";
   EXPECT_GT(figures.granted, figures.came / 4);
@@ -71,6 +83,14 @@ TEST(Simulation, NothingFails) {
   options.length_ns = 6 * kHour;
   options.servers = 12;
   seeds(options, 1, is_long() ? 3 : 1);
+}
+
+TEST(Simulation, OnlyAdministratorsAct) {
+  WorldOptions options;
+  options.length_ns = 6 * kHour;
+  options.servers = 12;
+  options.faults = only_commands(20 * kMinute);
+  seeds(options, 50, is_long() ? 80 : 50);
 }
 
 TEST(Simulation, EverythingFails) {

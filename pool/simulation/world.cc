@@ -11,7 +11,7 @@
 namespace tendril::pool::simulation {
 
 World::World(const WorldOptions& options)
-    : options_(options), clock_(options.seed), truth_(this), checks_(this) {
+    : options_(options), clock_(options.seed), truth_(this), checks_(this), rules_(this) {
   prints_log_ = getenv("TENDRIL_SIMULATION_LOG") != nullptr;
   make();
 }
@@ -45,7 +45,7 @@ void World::make() {
   mean_arrival_ns_ =
       static_cast<double>(options_.mean_run_ns) * 1.1 / (static_cast<double>(gpus) * options_.load);
   for (auto& process : processes_) process->start();
-  clock_.in(15 * kSecond, [this, gpus] { apply(policy_text(0, gpus)); });
+  clock_.in(15 * kSecond, [this, gpus] { apply(policy_text(0, gpus, options_.mean_run_ns)); });
   clock_.in(30 * kSecond, [this] { arrive(); });
   start_faults();
   sweep();
@@ -208,6 +208,7 @@ void World::break_wire(uint64_t id) {
   if (found == wires_.end() || found->second.broken) return;
   found->second.broken = true;
   const Wire wire = found->second;
+  if (!wire.of_client) rules_.servers_changed();
   clock_.in(clock_.between(0, 15 * kSecond), [this, wire, id] {
     if (wires_.erase(id) == 0) return;  // the process has stopped since
     processes_[wire.process]->event([wire, id](Scheduler* scheduler, Now now) {
@@ -219,11 +220,13 @@ void World::break_wire(uint64_t id) {
 
 void World::announce(size_t process) {
   ++figures_.terms;
+  scheduler_changed_ns_ = now_ns();
   for (auto& server : servers_) server->seek(process);
 }
 
 void World::process_stopped(size_t process) {
   disturb("pool" + std::to_string(process) + " no longer schedules");
+  scheduler_changed_ns_ = now_ns();
   const int64_t most_ns = clock_.chance(0.2) ? 15 * kSecond : 100 * kMillisecond;
   for (auto at = wires_.begin(); at != wires_.end();) {
     const auto wire = at++;
@@ -340,6 +343,7 @@ Plan World::plan() {
   if (clock_.chance(0.1)) wish.refuses_wait = true;
   if (clock_.chance(0.1)) wish.filter = "memory >= 60G";
   if (clock_.chance(0.1)) wish.filter = "model ~ \"H200\" or label.rack = \"1\"";
+  if (clock_.chance(0.05)) wish.filter = "label.room = cellar";
   if (clock_.chance(0.2)) wish.layout = static_cast<wire::Layout>(clock_.below(4));
   const std::string& group = users_[plan.user].groups[0];
   if (group != "students") {

@@ -19,6 +19,7 @@
 #include "pool/simulation/fake_process.h"
 #include "pool/simulation/fake_server.h"
 #include "pool/simulation/fake_store.h"
+#include "pool/simulation/rule_checks.h"
 
 namespace tendril::pool::simulation {
 
@@ -37,9 +38,15 @@ struct Faults {
   int64_t policy_ns = 0;
   int64_t drain_ns = 0;
   int64_t release_ns = 0;
+  int64_t forget_ns = 0;
+  int64_t maintenance_ns = 0;
+  int64_t move_ns = 0;
+  int64_t label_ns = 0;
 };
 // Each kind once in so long for every ten servers or every process.
 Faults many_faults(size_t servers, int64_t every_ns);
+// What administrators do, as often, and no fault beside it.
+Faults only_commands(int64_t every_ns);
 
 struct WorldOptions {
   uint64_t seed = 1;
@@ -74,6 +81,7 @@ class World {
   int64_t wall_s(int64_t now_ns) const { return kWallStart + now_ns / kSecond; }
   Figures& figures() { return figures_; }
   Checks& checks() { return checks_; }
+  RuleChecks& rules() { return rules_; }
   Truth& truth() { return truth_; }
   FakeStore& store() { return store_; }
   int64_t store_delay_ns();
@@ -93,6 +101,9 @@ class World {
   // When something last went wrong that delays what the pool does.
   int64_t disturbed_ns() const { return disturbed_ns_; }
   void disturb(const std::string& what);
+  // When a scheduler last began, stopped or stalled.
+  int64_t scheduler_changed_ns() const { return scheduler_changed_ns_; }
+  bool is_drained(const std::string& server) const { return drained_.count(server) != 0; }
   bool was_released(uint64_t lease) const { return released_.count(lease) != 0; }
   bool ends() const { return now_ns() >= options_.length_ns; }
 
@@ -161,6 +172,12 @@ class World {
   void change_policy();
   void drain();
   void release();
+  void forget();
+  void maintain();
+  void move();
+  void label();
+  std::vector<size_t> away() const;  // servers that do not reach the pool
+  void cut(size_t server, int64_t for_ns);
   void command(const std::string& verb, std::vector<std::string> arguments,
                const std::string& body);
   void apply(const std::string& text);
@@ -170,6 +187,7 @@ class World {
   Figures figures_;
   Truth truth_;
   Checks checks_;
+  RuleChecks rules_;
   FakeStore store_;
   std::vector<User> users_;
   std::vector<std::unique_ptr<FakeServer>> servers_;
@@ -179,15 +197,17 @@ class World {
   std::map<uint64_t, Wire> wires_;
   uint64_t next_wire_ = 1, next_client_ = 1, next_command_ = 1ull << 60;
   std::vector<int64_t> cut_until_ns_;  // by server
-  int64_t disturbed_ns_ = 0;
+  int64_t disturbed_ns_ = 0, scheduler_changed_ns_ = 0;
+  std::set<std::string> drained_;
   double mean_arrival_ns_ = 1e9;
   std::deque<std::string> log_;
   bool prints_log_ = false;
   std::map<uint64_t, std::string> commands_;
+  std::map<uint64_t, std::function<void()>> when_answered_;
   std::set<uint64_t> released_;  // leases that an administrator ended
 };
 
 // The policy of the world, in one of several variants.
-std::string policy_text(uint64_t variant, uint64_t gpus);
+std::string policy_text(uint64_t variant, uint64_t gpus, int64_t mean_run_ns);
 
 }  // namespace tendril::pool::simulation
