@@ -7,9 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <fstream>
+#include <mutex>
 #include <sstream>
+
+#include "base/clock.h"
 
 namespace tendril::access {
 namespace {
@@ -96,16 +101,92 @@ TEST_F(Audit, IsAppendedToAndReopened) {
 }
 
 TEST(AuditDisk, FullIsCountedAndToldOnce) {
-  AuditLog log("/dev/full", "gpu1");
-  // A device may be open to others.
+  std::vector<std::string> troubles;
+  {
+    AuditLog log("/dev/full", "gpu1",
+                 {[&](const std::string& why) { troubles.push_back(why); }, {}});
+    // A device may be open to others.
+    ASSERT_TRUE(log.open().ok());
+    EXPECT_FALSE(log.write(entry("one")));
+    EXPECT_FALSE(log.write(entry("two")));
+    log.note(entry("three"));
+    EXPECT_TRUE(log.flush(5000));
+    EXPECT_EQ(log.lost(), 3u);
+  }
+  ASSERT_EQ(troubles.size(), 1u);
+  EXPECT_NE(troubles[0].find("No space left"), std::string::npos);
+}
+
+// A disk that keeps its first line until it is let go.
+class SlowDisk {
+ public:
+  AuditLog::Hooks hooks() {
+    AuditLog::Hooks hooks;
+    hooks.append = [this](int fd, const void* data, size_t bytes) {
+      std::unique_lock<std::mutex> hold(mutex_);
+      ++calls_;
+      changed_.notify_all();
+      changed_.wait(hold, [this] { return moves_; });
+      return ::write(fd, data, bytes);
+    };
+    return hooks;
+  }
+  void move() {
+    std::lock_guard<std::mutex> hold(mutex_);
+    moves_ = true;
+    changed_.notify_all();
+  }
+  void await_call() {
+    std::unique_lock<std::mutex> hold(mutex_);
+    changed_.wait(hold, [this] { return calls_ != 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool moves_ = false;  // guarded by mutex_
+  int calls_ = 0;       // guarded by mutex_
+};
+
+TEST_F(Audit, ASlowDiskStopsNobodyWhoNeedNotWait) {
+  SlowDisk disk;
+  AuditLog log(path_, "gpu1", disk.hooks());
   ASSERT_TRUE(log.open().ok());
-  EXPECT_FALSE(log.write(entry("one")));
-  EXPECT_FALSE(log.write(entry("two")));
-  EXPECT_EQ(log.lost(), 2u);
-  std::string why;
-  EXPECT_TRUE(log.take_trouble(&why));
-  EXPECT_NE(why.find("No space left"), std::string::npos);
-  EXPECT_FALSE(log.take_trouble(&why));
+  log.note(entry("first"));
+  disk.await_call();
+  // If one of these waited for the disk, this test would never end.
+  for (size_t i = 0; i < kAuditLinesMax + 5; ++i) log.note(entry("line " + std::to_string(i)));
+  EXPECT_EQ(log.lost(), 5u);
+  EXPECT_FALSE(log.flush(1));
+  disk.move();
+  EXPECT_TRUE(log.flush(20'000));
+  const std::string text = text_of(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<long>(kAuditLinesMax) + 2);
+  EXPECT_LT(text.find("\"line 0\""), text.find("\"line 4095\""));
+  EXPECT_NE(text.find("\"5 entries\""), std::string::npos);
+  EXPECT_EQ(text.find("\"line 4096\""), std::string::npos);
+}
+
+TEST_F(Audit, WhatMustBeWrittenIsNotWaitedForForEver) {
+  SlowDisk disk;
+  AuditLog log(path_, "gpu1", disk.hooks());
+  ASSERT_TRUE(log.open().ok());
+  log.note(entry("first"));
+  disk.await_call();
+  const uint64_t begun_ns = base::now_ns();
+  EXPECT_FALSE(log.write(entry("second")));
+  const uint64_t waited_ns = base::now_ns() - begun_ns;
+  EXPECT_GE(waited_ns, 1'500'000'000u);
+  // The disk is known to hang: a hundred more do not wait two seconds each.
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(log.write(entry("third")));
+  EXPECT_LT(base::now_ns() - begun_ns, 60'000'000'000u);
+  disk.move();
+  EXPECT_TRUE(log.flush(20'000));
+  EXPECT_TRUE(log.write(entry("fourth")));
+  const std::string text = text_of(path_);
+  EXPECT_EQ(text.find("second"), std::string::npos) << "it was refused";
+  EXPECT_NE(text.find("\"101 entries\""), std::string::npos);
+  EXPECT_NE(text.find("fourth"), std::string::npos);
 }
 
 // A limit on the size of files stands for the disk: the last line fits in part only.

@@ -22,10 +22,23 @@ Principal myself() {
   return who;
 }
 
+AuditEntry entry_of(const Principal& who, const std::string& what, const std::string& object,
+                    const Decision& decision, const Guard::Details& details) {
+  AuditEntry entry;
+  entry.who = who;
+  entry.what = what;
+  entry.object = object;
+  entry.decision = decision;
+  entry.details = details;
+  return entry;
+}
+
 }  // namespace
 
 Guard::Guard(GuardOptions options)
-    : options_(std::move(options)), audit_(options_.audit_file, options_.server) {}
+    : options_(std::move(options)),
+      audit_(options_.audit_file, options_.server,
+             {[this](const std::string& why) { tell_trouble(why); }, {}}) {}
 
 base::Result<Settings> Guard::read(uint64_t token_generation, const std::string& old_token) const {
   Settings settings;
@@ -84,7 +97,7 @@ Status Guard::reload() {
     settings_ = std::make_shared<const Settings>(fresh.take());
   }
   const Decision decision{status.ok(), "signal", status.message()};
-  record(myself(), "reload", std::string(), decision);
+  note(myself(), "reload", std::string(), decision);
   return status.ok() ? reopened : status;
 }
 
@@ -102,29 +115,35 @@ Principal Guard::recognize(const Evidence& evidence) const {
 
 Limits Guard::limits_of(const Principal& who) const { return settings()->policy.limits_of(who); }
 
-Decision Guard::record(const Principal& who, const std::string& what, const std::string& object,
-                       const Decision& decision, const Details& details) {
-  AuditEntry entry;
-  entry.who = who;
-  entry.what = what;
-  entry.object = object;
-  entry.decision = decision;
-  entry.details = details;
-  const bool written = audit_.write(entry);
-  std::string trouble;
-  if (!written && audit_.take_trouble(&trouble)) {
-    base::log(base::LogLevel::kWarning, "cannot write the audit log '%s': %s; %s",
-              audit_.path().c_str(), trouble.c_str(),
-              settings()->policy.audit_required ? "actions are refused until it can be written"
-                                                : "entries are lost until it can be written");
-  }
-  if (written || !decision.allowed || !settings()->policy.audit_required) return decision;
-  return {false, "audit",
-          "this server must write every action to its audit log and cannot do so now; tell its "
-          "administrator (rule: audit)"};
+void Guard::tell_trouble(const std::string& why) const {
+  base::log(base::LogLevel::kWarning, "cannot write the audit log '%s': %s; %s",
+            audit_.path().c_str(), why.c_str(),
+            settings()->policy.audit_required ? "actions are refused until it can be written"
+                                              : "entries are lost until it can be written");
 }
 
-void Guard::record_stranger(const Principal& who, const Decision& decision, uint64_t now_ns) {
+void Guard::note(const Principal& who, const std::string& what, const std::string& object,
+                 const Decision& decision, const Details& details) {
+  audit_.note(entry_of(who, what, object, decision, details));
+}
+
+Decision Guard::record(const Principal& who, const std::string& what, const std::string& object,
+                       const Decision& decision, const Details& details) {
+  if (!decision.allowed || !settings()->policy.audit_required) {
+    note(who, what, object, decision, details);
+    return decision;
+  }
+  if (audit_.write(entry_of(who, what, object, decision, details))) return decision;
+  const Decision refused{
+      false, "audit",
+      "this server must write every action to its audit log and cannot do so now; tell its "
+      "administrator (rule: audit)"};
+  note(who, what, object, refused, details);  // the disk may still get to the line of before
+  return refused;
+}
+
+void Guard::record_stranger(const Principal& who, const Decision& decision, uint64_t now_ns,
+                            const std::string& what) {
   uint64_t left_out = 0;
   {
     std::lock_guard<std::mutex> hold(mutex_);
@@ -140,7 +159,7 @@ void Guard::record_stranger(const Principal& who, const Decision& decision, uint
   }
   Details details;
   if (left_out != 0) details.emplace_back("not_written_before", std::to_string(left_out));
-  record(who, "hello", std::string(), decision, details);
+  note(who, what, std::string(), decision, details);
 }
 
 }  // namespace tendril::access

@@ -50,25 +50,31 @@ class Guard {
   Limits limits_of(const Principal& who) const;
 
   using Details = std::vector<std::pair<std::string, std::string>>;
-  // Writes the decision to the audit log and returns it. If the policy requires the log and it
-  // cannot be written, what was allowed is refused.
+  // Gives the decision to the audit log and returns it. If the policy requires the log, what was
+  // allowed waits until it is written, and is refused if it cannot be. Otherwise nobody waits.
   Decision record(const Principal& who, const std::string& what, const std::string& object,
                   const Decision& decision, const Details& details = {});
+  // The same for what has happened already, so that nothing is refused. Never waits for the disk.
+  void note(const Principal& who, const std::string& what, const std::string& object,
+            const Decision& decision, const Details& details = {});
   // The same for a peer that could not prove itself. Of many in a short time only some are written,
   // with the number of the others. `now_ns`: any clock that only grows.
-  void record_stranger(const Principal& who, const Decision& decision, uint64_t now_ns);
+  void record_stranger(const Principal& who, const Decision& decision, uint64_t now_ns,
+                       const std::string& what = "hello");
 
  private:
   explicit Guard(GuardOptions options);
   base::Result<Settings> read(uint64_t token_generation, const std::string& old_token) const;
 
+  void tell_trouble(const std::string& why) const;
+
   GuardOptions options_;  // constant while anybody is served
-  AuditLog audit_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;  // guarded by mutex_, and so are those below
   uint64_t stranger_second_ = 0;
   uint32_t strangers_in_second_ = 0;
   uint64_t strangers_left_out_ = 0;
+  AuditLog audit_;  // goes first: it tells its trouble to this object
 };
 
 }  // namespace tendril::access

@@ -36,7 +36,8 @@ class Guarded : public ::testing::Test {
     std::ofstream(path) << text;
     chmod(path.c_str(), 0600);
   }
-  std::string audit() const {
+  std::string audit(Guard* guard) const {
+    EXPECT_TRUE(guard->audit().flush(5000));
     std::stringstream text;
     text << std::ifstream(options_.audit_file).rdbuf();
     return text.str();
@@ -79,7 +80,7 @@ TEST_F(Guarded, KeepsEverythingAfterAnError) {
   EXPECT_NE(failed.message().find("line 2"), std::string::npos);
   EXPECT_TRUE((*guard)->token_is_right("a-token-of-some-length"));
   EXPECT_EQ((*guard)->limits_of(bearer(**guard)).leases, 1u);
-  EXPECT_NE(audit().find("\"what\":\"reload\",\"allowed\":false"), std::string::npos);
+  EXPECT_NE(audit(guard->get()).find("\"what\":\"reload\",\"allowed\":false"), std::string::npos);
   write(options_.policy_file, "");
   write(options_.token_file, "short");
   EXPECT_FALSE((*guard)->reload().ok());
@@ -131,7 +132,7 @@ TEST_F(Guarded, WritesAFewOfManyStrangers) {
   const Decision refused{false, "token", "the token is wrong"};
   for (int i = 0; i < 1000; ++i) (*guard)->record_stranger({}, refused, 5);
   (*guard)->record_stranger({}, refused, 2'000'000'000u);
-  const std::string text = audit();
+  const std::string text = audit(guard->get());
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
   EXPECT_NE(text.find("\"not_written_before\":\"990\""), std::string::npos);
 }

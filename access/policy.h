@@ -41,6 +41,13 @@ struct LimitRules {
 enum class Encrypt : uint8_t { kUntrusted = 0, kAlways = 1, kNever = 2 };
 const char* encrypt_name(Encrypt encrypt);
 
+// How figures are shown to monitors.
+enum class Metrics : uint8_t {
+  kByAddress = 0,  // inside TLS for other hosts, if this server has identities
+  kTls = 1,
+  kClear = 2,
+};
+
 enum class UnixUsers : uint8_t {
   kByMode = 0,  // any in open mode, otherwise administrators and operators only
   kAny = 1,
@@ -59,6 +66,8 @@ struct Policy {
   LimitRules everybody;
   std::map<Role, LimitRules> roles;
   std::map<std::string, LimitRules> users;  // by name, however it was proven
+
+  Metrics metrics = Metrics::kByAddress;
 
   // True: what cannot be written to the audit log is refused.
   bool audit_required = false;

@@ -274,6 +274,11 @@ void Reader::top(const std::string& key, const toml::node& node) {
     }
   } else if (key == "trusted_networks") {
     networks(key, node);
+  } else if (key == "metrics") {
+    const char* const what = "\"tls\" or \"clear\"";
+    const std::string text = choice(key, node, what);
+    policy_.metrics = text == "tls" ? Metrics::kTls : Metrics::kClear;
+    if (text != "tls" && text != "clear") expected(key, node, what);
   } else if (key == "audit_required") {
     policy_.audit_required = flag(key, node);
   } else if (key == "unix") {
@@ -287,8 +292,8 @@ void Reader::top(const std::string& key, const toml::node& node) {
   } else {
     fail(node.source(),
          "unknown key '" + base::printable(key, 64) +
-             "'; the keys are encrypt, trusted_networks and audit_required, the sections [unix], "
-             "[limits], [role.NAME] and [user.NAME]");
+             "'; the keys are encrypt, trusted_networks, metrics and audit_required, the sections "
+             "[unix], [limits], [role.NAME] and [user.NAME]");
   }
 }
 

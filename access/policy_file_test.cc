@@ -107,6 +107,7 @@ TEST(PolicyFile, ErrorsNameLineColumnAndWhatWasExpected) {
   EXPECT_NE(error_of("[limits]\nlease = 1").find("unknown limit 'lease'; the limits are shares"),
             std::string::npos);
   EXPECT_NE(error_of("limit = 1").find("unknown key 'limit'"), std::string::npos);
+  EXPECT_NE(error_of("metrics = \"secret\"").find("\"tls\" or \"clear\""), std::string::npos);
   EXPECT_NE(error_of("trusted_networks = [\"10.0.0.1/8\"]").find("line 1, column 21: "),
             std::string::npos);
   EXPECT_EQ(error_of("[limits]\n# \xef\xb8\xbf\n"),

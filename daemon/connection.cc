@@ -168,8 +168,8 @@ void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   if (!context_->sessions->release(lease_id).ok()) return;
   access::Guard::Details details;
   if (owner) details.emplace_back("owner", owner->id);
-  (void)visitor_.record("end", lease_text(lease_id),
-                        {true, "connection", "its holder's connection closed"}, details);
+  context_->front->guard()->note(visitor_.who(), "end", lease_text(lease_id),
+                                 {true, "connection", "its holder's connection closed"}, details);
 }
 
 void ConnectionHandler::undo(uint64_t lease_id) {

@@ -322,11 +322,8 @@ void Sessions::drop_session(Session* session) {
   freed_.notify_all();
 }
 
-// Without mutex_ and not here: the disk may be slow.
 void Sessions::record_end(const Lease& lease, const char* rule, const char* why) {
-  loop_->post([guard = guard_, owner = lease.owner, id = lease.id, rule, why] {
-    guard->record(owner, "end", "lease " + std::to_string(id), {true, rule, why});
-  });
+  guard_->note(lease.owner, "end", "lease " + std::to_string(lease.id), {true, rule, why});
 }
 
 void Sessions::drop_lease_if_done(uint64_t lease_id) {
@@ -513,8 +510,8 @@ void Sessions::sweep() {
     ended = end_overdue();
   }
   for (const Overdue& lease : ended) {
-    guard_->record(lease.owner, "end", "lease " + std::to_string(lease.lease_id),
-                   {true, lease.ending.rule, lease.ending.text});
+    guard_->note(lease.owner, "end", "lease " + std::to_string(lease.lease_id),
+                 {true, lease.ending.rule, lease.ending.text});
   }
   loop_->after(kSweepMs, [this] { sweep(); });
 }

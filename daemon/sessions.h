@@ -251,6 +251,8 @@ class Sessions {
   wire::BookEntry entry_of(const Lease& lease);
   void keep_record(const Lease& lease);
   void expire_holds();
+  // Ends a lease for the pool, and says so in the audit log. `by`: which order, for the log.
+  void end_for_pool(Lease* lease, const std::string& why, const std::string& by);
   void resume_overdue();
   base::Status refit(Lease* lease, uint32_t share_millionths, const wire::LeaseTerms& terms);
   bool is_something_ending() const;

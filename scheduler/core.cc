@@ -520,7 +520,7 @@ void Core::note(const pool::Effects::Event& event) {
   access::Principal self;
   self.name = self.id = options_.scheduler;
   const access::Decision decision{true, "pool", std::string()};
-  (void)guard_->record(self, event.what, event.object, decision, {{"text", event.text}});
+  guard_->note(self, event.what, event.object, decision, {{"text", event.text}});
 }
 
 }  // namespace tendril::scheduler

@@ -57,6 +57,11 @@ uint64_t share_of(const std::vector<wire::SliceGrant>& slices) {
   return sum;
 }
 
+std::string name_of(uint64_t term, const wire::Order& order) {
+  return base::format("order %llu of term %llu", static_cast<unsigned long long>(order.order_id),
+                      static_cast<unsigned long long>(term));
+}
+
 // The user that the pool names, as the pool proved it.
 access::Principal owner_of_order(const wire::Order& order) {
   access::Principal owner;
@@ -114,7 +119,7 @@ Status Sessions::carry_out(uint64_t term, const wire::Order& order, wire::OrderR
     result->lease_id = (*lease)->id;
     const std::string text = base::printable(order.text, wire::kPoolTextBytesMax);
     if (order.kind == wire::OrderKind::kEnd)
-      end_lease(*lease, text.empty() ? "the pool ended it" : text);
+      end_for_pool(*lease, text.empty() ? "the pool ended it" : text, name_of(term, order));
     else if (order.kind == wire::OrderKind::kNotice)
       tell(**lease, order.notice, text, order.in_s);
     else if (order.kind != wire::OrderKind::kChange)
@@ -213,7 +218,8 @@ Status Sessions::commit(uint64_t term, const wire::Order& order, wire::OrderResu
                                          uint64_t{order.unclaimed_ms} * 1'000'000);
   const auto found = leases_.find(lease_id);
   if (!committed.ok()) {
-    if (found != leases_.end()) end_lease(found->second.get(), committed.message());
+    if (found != leases_.end())
+      end_for_pool(found->second.get(), committed.message(), name_of(term, order));
     return committed;
   }
   if (found == leases_.end() || found->second->ending) return no_such_lease();
@@ -238,7 +244,8 @@ Status Sessions::cancel(uint64_t term, const wire::Order& order) {
   const Status cancelled = holds_.cancel(term, order.pool_lease_id);
   const auto found = leases_.find(lease_id);
   // What is claimed ends like any lease, when its workers have.
-  if (found != leases_.end() && !found->second->ending) end_lease(found->second.get(), kTakenBack);
+  if (found != leases_.end() && !found->second->ending)
+    end_for_pool(found->second.get(), kTakenBack, name_of(term, order));
   return found == leases_.end() ? cancelled : Status();
 }
 
@@ -282,10 +289,26 @@ void Sessions::expire_holds() {
   for (const lease::Hold& expired : holds_.expire(base::now_ns())) {
     const auto found = leases_.find(expired.lease_id);
     if (found == leases_.end()) continue;
-    end_lease(found->second.get(), expired.state == lease::HoldState::kHeld
-                                       ? "nobody committed it in time"
-                                       : "nobody claimed it in time");
+    const bool held = expired.state == lease::HoldState::kHeld;
+    end_for_pool(found->second.get(),
+                 held ? "nobody committed it in time" : "nobody claimed it in time", "no order");
   }
+}
+
+// May destroy *lease.
+void Sessions::end_for_pool(Lease* lease, const std::string& why, const std::string& by) {
+  access::Principal pool;
+  pool.name = pool.id = "pool";
+  pool.role = access::Role::kServer;
+  pool.proof = access::Proof::kPool;
+  pool.from = by;
+  // What was only held was nobody's lease yet.
+  if (lease->phase != wire::LeasePhase::kHeld) {
+    guard_->note(
+        pool, "end", "lease " + std::to_string(lease->id), {true, "pool-order", why},
+        {{"owner", lease->owner.id}, {"pool_lease", std::to_string(lease->pool_lease_id)}});
+  }
+  end_lease(lease, why);
 }
 
 // ---- holders ----

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -40,7 +41,10 @@ class Place:
         return ["--policy", self.policy, "--audit-log", self.audit, "--sockets", folder]
 
     def entries(self, what=None):
-        """Lines of the audit log."""
+        """Lines of the audit log. A thread writes them, so they may come a moment later."""
+        before = None
+        while before != (before := self.audit.stat().st_size):
+            time.sleep(0.1)
         lines = [json.loads(line) for line in self.audit.read_text().splitlines()]
         return [line for line in lines if what in (None, line["what"])]
 

@@ -2,6 +2,7 @@
 """What a server does for its pool, whose scheduler is played here word by word: holds, commits,
 claims, notices, local leases, and draining. So nothing here depends on how a pool decides."""
 
+import json
 import os
 import queue
 import signal
@@ -262,6 +263,40 @@ class Member(MemberCase):
         self.assertEqual(status, 0, err)
         self.scheduler.close()
         eventually(lambda: direct()[0] == 0, 20, "it lends by itself")
+
+
+class Audit(MemberCase):
+    """The server's audit log says which leases the pool ended, by which order and why."""
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.audit = os.path.join(self.folder, "audit.log")
+        self.options = ("--audit-log", self.audit)
+        super().setUp()
+
+    def ends(self):
+        with open(self.audit, encoding="ascii") as file:
+            lines = [json.loads(line) for line in file]
+        return {line["object"]: line for line in lines if line["what"] == "end"}
+
+    def test_the_ends_that_the_pool_orders(self):
+        self.scheduler.hold(7)
+        _, ended, secret = self.scheduler.commit(7)
+        self.assertEqual(self.claim(ended, secret)[0], 0)
+        self.scheduler.ask(END, number(3, 7), record(18, "eve reclaims her GPU"))
+        self.scheduler.hold(8)
+        _, unclaimed, _ = self.scheduler.commit(8, unclaimed_ms=300)
+        self.scheduler.hold(9, expires_ms=300)  # nobody's lease yet: it is not written down
+        eventually(lambda: len(self.ends()) == 2, 15, "two ends in the audit log")
+        eventually(lambda: not self.server.leases(), 10, "no leases")
+        ends = self.ends()
+        self.assertEqual(set(ends), {f"lease {ended}", f"lease {unclaimed}"})
+        line = ends[f"lease {ended}"]
+        self.assertEqual((line["who"], line["rule"]), ("pool", "pool-order"))
+        self.assertEqual(line["why"], "eve reclaims her GPU")
+        self.assertEqual(line["owner"], "spiffe://lab/user/alice")
+        self.assertRegex(line["from"], r"^order \d+ of term 1$")
+        self.assertIn("nobody claimed it", ends[f"lease {unclaimed}"]["why"])
 
 
 class Draining(MemberCase):
