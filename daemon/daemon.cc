@@ -286,9 +286,9 @@ Status DaemonImpl::prepare() {
 }
 
 base::Status DaemonImpl::serve_metrics() {
-  auto metrics = reception::serve_metrics(options_.metrics, options_.metrics_token_file, [this] {
-    return view::metrics_text(whole_list(), sessions_->counters());
-  });
+  const auto text = [this] { return view::metrics_text(whole_list(), sessions_->counters()); };
+  auto metrics =
+      reception::serve_metrics(options_.metrics, options_.metrics_token_file, text, front_.get());
   if (metrics.ok()) metrics_ = metrics.take();
   return metrics.status();
 }
@@ -427,6 +427,7 @@ void DaemonImpl::stop() {
   if (reception_ != nullptr && !reception_->stop(kStopMaxMs)) {
     // Its threads use this object. Ending the process is safer than destroying the object.
     log(Level::kWarning, "some requests did not end in time");
+    (void)front_->guard()->audit().flush(kStopMaxMs);
     _exit(0);
   }
   if (loop_ != nullptr) loop_->stop();

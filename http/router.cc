@@ -19,6 +19,8 @@ const char* reason_of(int status) {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -162,10 +164,12 @@ void Router::add(std::string method, std::string path, Handler handler) {
   routes_.push_back({std::move(method), std::move(path), std::move(handler)});
 }
 
-Response Router::route(const Request& request) const {
-  if (!token_.empty() &&
-      !base::equal_in_constant_time(token_, bearer_token(request.header("authorization"))))
-    return problem_of(401, "say the token: Authorization: Bearer TOKEN\n");
+Response Router::route(const Request& request, bool known) const {
+  if (requires_proof_ && !known) {
+    if (token_.empty()) return problem_of(401, "show a certificate of the role metrics\n");
+    if (!base::equal_in_constant_time(token_, bearer_token(request.header("authorization"))))
+      return problem_of(401, "say the token: Authorization: Bearer TOKEN\n");
+  }
   bool found = false;
   for (const Route& route : routes_) {
     if (route.path != request.path) continue;
@@ -176,11 +180,11 @@ Response Router::route(const Request& request) const {
                : problem_of(404, "nothing is here\n");
 }
 
-std::string Router::answer(std::string_view text) const {
+std::string Router::answer(std::string_view text, bool known) const {
   Request request;
   Response problem;
   if (!parse_request(text, &request, &problem)) return answer_text(problem);
-  return answer_text(route(request));
+  return answer_text(route(request, known));
 }
 
 }  // namespace tendril::http

@@ -46,15 +46,18 @@ class Router {
  public:
   using Handler = std::function<Response(const Request&)>;
 
-  // Whoever does not say "Authorization: Bearer TOKEN" is answered with 401, whatever it asks for.
-  void require_token(std::string token) { token_ = std::move(token); }
-  bool requires_token() const { return !token_.empty(); }
+  // Who does not say "Authorization: Bearer TOKEN" is answered with 401, whatever it asks for.
+  void require_token(std::string token) { token_ = std::move(token), requires_proof_ = true; }
+  // Who is not known otherwise must say the token; without a token it is refused.
+  void require_proof() { requires_proof_ = true; }
+  bool requires_proof() const { return requires_proof_; }
   // `path` is compared as a whole.
   void add(std::string method, std::string path, Handler handler);
-  // 401 without the token, 404 without such a path, 405 when the path has other methods.
-  Response route(const Request& request) const;
+  // 401 without the token, 404 without such a path, 405 when the path has other methods. `known`:
+  // the peer has proven who it is, and may ask.
+  Response route(const Request& request, bool known = false) const;
   // The whole answer to a complete request.
-  std::string answer(std::string_view request) const;
+  std::string answer(std::string_view request, bool known = false) const;
 
  private:
   struct Route {
@@ -62,7 +65,8 @@ class Router {
     Handler handler;
   };
   std::vector<Route> routes_;
-  std::string token_;  // empty: everybody may ask
+  std::string token_;
+  bool requires_proof_ = false;  // false: everybody may ask
 };
 
 }  // namespace tendril::http

@@ -25,8 +25,8 @@ constexpr int kTickMs = 500;  // how late a connection that is over time may end
 
 }  // namespace
 
-base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Router router) {
-  std::unique_ptr<Server> server(new Server(std::move(router)));
+base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Router router,
+                                                    Protection protection) {
   if (address.find(':') == std::string::npos) {
     return base::Status(
         Code::kInvalid,
@@ -34,12 +34,19 @@ base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, 
   }
   auto listeners = transport::listen_tcp(address, 0);
   if (!listeners.ok()) return listeners.status();
+  bool protects = protection.on_loopback;
+  for (const transport::Listener& listener : *listeners) protects |= !listener.loopback;
+  if (!protects) protection.seal = nullptr;
+  if (protection.seal) router.require_proof();
   for (const transport::Listener& listener : *listeners) {
-    if (listener.loopback || server->router_.requires_token()) continue;
+    if (listener.loopback || router.requires_proof()) continue;
     return base::Status(Code::kInvalid, "everybody who reaches " + listener.text +
                                             " could read what it serves; give it a token "
                                             "(--metrics-token FILE), or listen on 127.0.0.1");
   }
+  std::unique_ptr<Server> server(new Server);
+  server->router_ = std::move(router);
+  server->protection_ = std::move(protection);
   server->listeners_ = listeners.take();
   server->stop_.reset(eventfd(0, EFD_CLOEXEC));
   if (!server->stop_.valid())
@@ -58,7 +65,9 @@ Server::~Server() {
 
 std::vector<std::string> Server::addresses() const {
   std::vector<std::string> texts;
-  for (const transport::Listener& listener : listeners_) texts.push_back("http://" + listener.text);
+  for (const transport::Listener& listener : listeners_) {
+    texts.push_back((protection_.seal ? "https://" : "http://") + listener.text);
+  }
   return texts;
 }
 
@@ -70,8 +79,9 @@ void Server::run() {
     for (const transport::Listener& listener : listeners_)
       waits.push_back({listener.fd.get(), POLLIN, 0});
     for (const Connection& connection : connections) {
-      const short events = connection.answer.empty() ? POLLIN : POLLOUT;
-      waits.push_back({connection.fd.get(), events, 0});
+      const int in = connection.answered ? 0 : POLLIN;
+      const int out = connection.sent < connection.out.size() ? POLLOUT : 0;
+      waits.push_back({connection.fd.get(), static_cast<short>(in | out), 0});
     }
     if (poll(waits.data(), waits.size(), connections.empty() ? -1 : kTickMs) < 0 && errno != EINTR)
       return;
@@ -102,34 +112,62 @@ void Server::take(const transport::Listener& listener, std::vector<Connection>* 
   // Those that say nothing must not keep others out: the oldest makes room.
   if (connections->size() >= kConnectionsMax) connections->erase(connections->begin());
   connection.end_ns = base::now_ns() + kAnswerNs;
+  if (protection_.seal) connection.seal = protection_.seal();
   connections->push_back(std::move(connection));
 }
 
 // False: the connection is over.
 bool Server::serve(Connection* connection) const {
-  return connection->answer.empty() ? read_request(connection) : send_answer(connection);
+  return (connection->answered || read_request(connection)) && send_some(connection);
 }
 
 bool Server::read_request(Connection* connection) const {
-  char piece[1024];
+  char piece[4096];
   const ssize_t got = recv(connection->fd.get(), piece, sizeof piece, 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
   std::string& request = connection->request;
-  request.append(piece, static_cast<size_t>(got));
+  if (connection->seal != nullptr)
+    open_record(piece, static_cast<size_t>(got), connection);
+  else
+    request.append(piece, static_cast<size_t>(got));
+  if (connection->answered) return true;  // refused
   const bool whole =
       request.find("\r\n\r\n") != std::string::npos || request.find("\n\n") != std::string::npos;
-  if (whole || request.size() > kRequestBytesMax) connection->answer = router_.answer(request);
-  return connection->answer.empty() || send_answer(connection);
+  if (whole || request.size() > kRequestBytesMax) answer(connection);
+  return true;
 }
 
-bool Server::send_answer(Connection* connection) {
-  const std::string& answer = connection->answer;
-  const ssize_t sent = send(connection->fd.get(), answer.data() + connection->sent,
-                            answer.size() - connection->sent, MSG_NOSIGNAL);
+void Server::open_record(const char* data, size_t bytes, Connection* connection) const {
+  std::vector<uint8_t> plain;
+  const base::Status opened = connection->seal->receive(data, bytes, &plain, &connection->out);
+  connection->request.append(plain.begin(), plain.end());
+  connection->answered = !opened.ok() || connection->seal->has_ended();
+}
+
+void Server::answer(Connection* connection) const {
+  session::Seal* const seal = connection->seal.get();
+  const bool known =
+      seal != nullptr && protection_.may_ask && protection_.may_ask(seal->identity());
+  const std::string text = router_.answer(connection->request, known);
+  connection->answered = true;
+  if (seal == nullptr)
+    connection->out.assign(text.begin(), text.end());
+  else if (seal->send(text.data(), text.size(), &connection->out).ok())
+    seal->finish(&connection->out);
+}
+
+bool Server::send_some(Connection* connection) {
+  std::vector<uint8_t>& out = connection->out;
+  const size_t left = out.size() - connection->sent;
+  const ssize_t sent =
+      left == 0 ? 0 : send(connection->fd.get(), out.data() + connection->sent, left, MSG_NOSIGNAL);
   if (sent < 0) return errno == EAGAIN || errno == EINTR;
   connection->sent += static_cast<size_t>(sent);
-  if (connection->sent < answer.size()) return true;
+  if (connection->sent < out.size()) return true;
+  out.clear();
+  connection->sent = 0;
+  if (!connection->answered) return true;
   // What the peer has sent beyond its request must not turn our end into a reset that eats the
   // answer.
   shutdown(connection->fd.get(), SHUT_WR);

@@ -4,6 +4,7 @@
 // answered. Handlers run on the server's thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,15 +13,24 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "http/router.h"
+#include "session/control/seal.h"
 #include "transport/tcp/listener.h"
 
 namespace tendril::http {
 
+// TLS for all connections, and who may ask by what it has proven.
+struct Protection {
+  std::function<std::unique_ptr<session::Seal>()> seal;  // empty: HTTP in clear
+  std::function<bool(const std::string& identity)> may_ask;
+  bool on_loopback = false;  // also where nobody but this host can listen
+};
+
 class Server {
  public:
-  // `address`: HOST:PORT; port 0 lets the kernel choose. Beyond loopback the router must require a
-  // token.
-  static base::Result<std::unique_ptr<Server>> start(const std::string& address, Router router);
+  // `address`: HOST:PORT; port 0 lets the kernel choose. Beyond loopback who asks must prove
+  // something: the router requires it, or the protection.
+  static base::Result<std::unique_ptr<Server>> start(const std::string& address, Router router,
+                                                     Protection protection = Protection());
   ~Server();
   // "http://127.0.0.1:9433", one for each address that the name has.
   std::vector<std::string> addresses() const;
@@ -29,18 +39,24 @@ class Server {
  private:
   struct Connection {
     base::Fd fd;
-    std::string request, answer;
+    std::unique_ptr<session::Seal> seal;  // null: in clear
+    std::string request;
+    std::vector<uint8_t> out;  // what the peer must get
     size_t sent = 0;
+    bool answered = false;  // nothing follows what is in `out`
     uint64_t end_ns = 0;
   };
-  explicit Server(Router router) : router_(std::move(router)) {}
+  Server() = default;
   void run();
   void take(const transport::Listener& listener, std::vector<Connection>* connections) const;
   bool serve(Connection* connection) const;
   bool read_request(Connection* connection) const;
-  static bool send_answer(Connection* connection);
+  void open_record(const char* data, size_t bytes, Connection* connection) const;
+  void answer(Connection* connection) const;
+  static bool send_some(Connection* connection);
 
-  const Router router_;
+  Router router_;  // constant while the thread runs, as the next
+  Protection protection_;
   std::vector<transport::Listener> listeners_;
   base::Fd stop_;
   std::thread thread_;

@@ -104,6 +104,100 @@ TEST(Server, BeyondLoopbackItNeedsAToken) {
   EXPECT_TRUE(Server::start("127.0.0.1:0", Router()).ok());
 }
 
+// A seal that turns each byte, so that what went around it is seen.
+class TurningSeal final : public session::Seal {
+ public:
+  explicit TurningSeal(std::string identity) : identity_(std::move(identity)) {}
+  base::Status start(std::vector<uint8_t>*) override { return base::Status(); }
+  base::Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
+                       std::vector<uint8_t>* network) override {
+    const auto* at = static_cast<const uint8_t*>(data);
+    if (identity_ == "refused") {
+      network->push_back('!');
+      return base::Status(base::Code::kRefused, "no");
+    }
+    for (size_t i = 0; i < bytes; ++i) plain->push_back(at[i] ^ 0x80);
+    if (!open_) network->push_back('h');  // its half of a handshake
+    open_ = true;
+    return base::Status();
+  }
+  base::Status send(const void* data, size_t bytes, std::vector<uint8_t>* network) override {
+    const auto* at = static_cast<const uint8_t*>(data);
+    for (size_t i = 0; i < bytes; ++i) network->push_back(at[i] ^ 0x80);
+    return base::Status();
+  }
+  void finish(std::vector<uint8_t>* network) override { network->push_back('.'); }
+  bool is_open() const override { return open_; }
+  bool has_ended() const override { return false; }
+  std::string identity() const override { return identity_; }
+  std::string proof() const override { return "certificate"; }
+
+ private:
+  const std::string identity_;
+  bool open_ = false;
+};
+
+std::string turned(std::string text) {
+  for (char& c : text) c = static_cast<char>(c ^ 0x80);
+  return text;
+}
+
+class SealedServer : public ServerTest {
+ protected:
+  void SetUp() override { serve("reader"); }
+  void serve(const std::string& identity, const std::string& token = std::string()) {
+    Router router = metrics();
+    if (!token.empty()) router.require_token(token);
+    Protection protection;
+    protection.seal = [identity] { return std::make_unique<TurningSeal>(identity); };
+    protection.may_ask = [](const std::string& who) { return who == "reader"; };
+    protection.on_loopback = true;
+    auto started = Server::start("127.0.0.1:0", std::move(router), std::move(protection));
+    ASSERT_TRUE(started.ok()) << started.status().message();
+    server_ = started.take();
+  }
+  std::string asked(const std::string& more = std::string()) {
+    const base::Fd fd = connected();
+    say(fd, turned("GET /metrics HTTP/1.0\r\n"));
+    usleep(20'000);
+    say(fd, turned(more + "\r\n"));
+    return hear(fd);
+  }
+};
+
+TEST_F(SealedServer, AnswersThoseWhoHaveProvenWhoTheyAre) {
+  const std::string answer = asked();
+  ASSERT_GT(answer.size(), text_.size() + 2);
+  EXPECT_EQ(answer.front(), 'h');
+  EXPECT_EQ(answer.back(), '.');
+  EXPECT_EQ(turned(answer.substr(1, 15)), "HTTP/1.0 200 OK");
+  EXPECT_NE(turned(answer).find(text_), std::string::npos);
+  EXPECT_EQ(server_->addresses()[0].substr(0, 8), "https://");
+}
+
+TEST_F(SealedServer, OthersNeedTheToken) {
+  serve("somebody");
+  EXPECT_NE(turned(asked()).find(" 401 "), std::string::npos);
+  serve("somebody", "sixteen letters!");
+  EXPECT_NE(turned(asked()).find(" 401 "), std::string::npos);
+  EXPECT_NE(turned(asked("Authorization: Bearer sixteen letters!\r\n")).find(" 200 "),
+            std::string::npos);
+}
+
+TEST_F(SealedServer, ARefusalArrivesAndEndsTheConnection) {
+  serve("refused");
+  EXPECT_EQ(asked(), "!");
+}
+
+TEST_F(SealedServer, OnLoopbackOnlyIfItIsAskedFor) {
+  Protection protection;
+  protection.seal = [] { return std::make_unique<TurningSeal>("reader"); };
+  auto here = Server::start("127.0.0.1:0", metrics(), protection);
+  EXPECT_EQ((*here)->addresses()[0].substr(0, 7), "http://");
+  auto others = Server::start("0.0.0.0:0", metrics(), protection);
+  EXPECT_EQ((*others)->addresses()[0].substr(0, 8), "https://");
+}
+
 TEST(Server, AnAddressNeedsAPort) {
   EXPECT_EQ(Server::start("127.0.0.1", Router()).status().code(), base::Code::kInvalid);
 }

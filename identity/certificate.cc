@@ -90,16 +90,28 @@ bool add_extension(X509* certificate, X509* authority, int kind, const char* val
   return added;
 }
 
-bool add_uri(X509* certificate, const std::string& uri) {
-  const std::unique_ptr<GENERAL_NAMES, NamesDeleter> names(GENERAL_NAMES_new());
+bool push_name(GENERAL_NAMES* names, int kind, const std::string& value) {
   GENERAL_NAME* const name = GENERAL_NAME_new();
   ASN1_IA5STRING* const text = ASN1_IA5STRING_new();
-  if (names == nullptr || name == nullptr || text == nullptr ||
-      ASN1_STRING_set(text, uri.data(), int(uri.size())) != 1) {
+  if (name == nullptr || text == nullptr ||
+      ASN1_STRING_set(text, value.data(), int(value.size())) != 1) {
     return false;
   }
-  GENERAL_NAME_set0_value(name, GEN_URI, text);
-  sk_GENERAL_NAME_push(names.get(), name);
+  GENERAL_NAME_set0_value(name, kind, text);
+  return sk_GENERAL_NAME_push(names, name) > 0;
+}
+
+// A server is also named as monitors look for it: they know nothing of our names.
+bool is_host_name(const std::string& name) {
+  return name.find_first_of("_@+") == std::string::npos;
+}
+
+bool add_names(X509* certificate, const std::string& uri, const std::string& host) {
+  const std::unique_ptr<GENERAL_NAMES, NamesDeleter> names(GENERAL_NAMES_new());
+  if (names == nullptr || !push_name(names.get(), GEN_URI, uri) ||
+      (!host.empty() && is_host_name(host) && !push_name(names.get(), GEN_DNS, host))) {
+    return false;
+  }
   return X509_add1_ext_i2d(certificate, NID_subject_alt_name, names.get(), 1, 0) == 1;
 }
 
@@ -237,7 +249,8 @@ Result<Certificate> make_authority(const Key& key, const std::string& pool, int6
                     add_extension(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
                     add_extension(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") &&
                     add_extension(x, x, NID_subject_key_identifier, "hash") &&
-                    add_uri(x, "spiffe://" + pool) && X509_sign(x, key.get(), EVP_sha256()) > 0;
+                    add_names(x, "spiffe://" + pool, std::string()) &&
+                    X509_sign(x, key.get(), EVP_sha256()) > 0;
   if (!good) return openssl_status("making the authority's certificate");
   return made;
 }
@@ -259,18 +272,19 @@ Result<Certificate> issue(const Certificate& authority, const Key& authority_key
   X509 *const x = made.get(), *const ca = authority.get();
   const int64_t lifetime_s = std::clamp<int64_t>(grant.lifetime_s, 1, kLifetimeMaxS);
   const int64_t ends_s = std::min(grant.now_s + lifetime_s, seconds_of(X509_get0_notAfter(ca)));
-  const char* const uses =
-      grant.name.role == Role::kServer ? "serverAuth,clientAuth" : "clientAuth";
-  const bool good =
-      x != nullptr && X509_set_version(x, X509_VERSION_3) == 1 && set_serial(x) &&
-      set_common_name(X509_get_subject_name(x), grant.name.name) &&
-      X509_set_issuer_name(x, X509_get_subject_name(ca)) == 1 &&
-      set_times(x, grant.now_s - kBackdateS, ends_s) && X509_set_pubkey(x, key) == 1 &&
-      add_extension(x, ca, NID_basic_constraints, "critical,CA:FALSE") &&
-      add_extension(x, ca, NID_key_usage, "critical,digitalSignature") &&
-      add_extension(x, ca, NID_ext_key_usage, uses) &&
-      add_extension(x, ca, NID_authority_key_identifier, "keyid") && add_uri(x, grant.name.uri()) &&
-      X509_sign(x, authority_key.get(), EVP_sha256()) > 0;
+  const bool server = grant.name.role == Role::kServer;
+  const char* const uses = server ? "serverAuth,clientAuth" : "clientAuth";
+  const bool good = x != nullptr && X509_set_version(x, X509_VERSION_3) == 1 && set_serial(x) &&
+                    set_common_name(X509_get_subject_name(x), grant.name.name) &&
+                    X509_set_issuer_name(x, X509_get_subject_name(ca)) == 1 &&
+                    set_times(x, grant.now_s - kBackdateS, ends_s) &&
+                    X509_set_pubkey(x, key) == 1 &&
+                    add_extension(x, ca, NID_basic_constraints, "critical,CA:FALSE") &&
+                    add_extension(x, ca, NID_key_usage, "critical,digitalSignature") &&
+                    add_extension(x, ca, NID_ext_key_usage, uses) &&
+                    add_extension(x, ca, NID_authority_key_identifier, "keyid") &&
+                    add_names(x, grant.name.uri(), server ? grant.name.name : std::string()) &&
+                    X509_sign(x, authority_key.get(), EVP_sha256()) > 0;
   if (!good) return openssl_status("making a certificate for " + grant.name.text());
   return made;
 }

@@ -90,15 +90,17 @@ Status check_meant(const session::Endpoint& endpoint, const Name& name) {
 class ServerSeal final : public TlsSeal {
  public:
   ServerSeal(std::shared_ptr<TlsServer> server, const std::shared_ptr<SSL_CTX>& context,
-             Certificate authority, std::function<void()> wrong_secret)
+             Certificate authority, std::function<void()> wrong_secret, TlsServer::Words words)
       : TlsSeal(context.get(), End::kServer),
         server_(std::move(server)),
         authority_(std::move(authority)),
-        wrong_secret_(std::move(wrong_secret)) {}
+        wrong_secret_(std::move(wrong_secret)),
+        words_(words) {}
 
   Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
                  std::vector<uint8_t>* network) override {
-    Status denied = check_denied();
+    // During the handshake `opened` says so, inside TLS.
+    Status denied = is_open() ? check_denied() : Status();
     return denied.ok() ? TlsSeal::receive(data, bytes, plain, network) : denied;
   }
   std::string identity() const override {
@@ -137,7 +139,7 @@ class ServerSeal final : public TlsSeal {
   Status opened(std::vector<uint8_t>* network) override {
     if (refused_.ok()) return Status();
     facts_ = Facts();
-    const std::vector<uint8_t> words = refusal(refused_);
+    const std::vector<uint8_t> words = words_ != nullptr ? words_(refused_) : refusal(refused_);
     Status sent = send(words.data(), words.size(), network);
     if (sent.ok()) finish(network);
     return refused_;
@@ -170,6 +172,7 @@ class ServerSeal final : public TlsSeal {
   const std::shared_ptr<TlsServer> server_;
   const Certificate authority_;
   const std::function<void()> wrong_secret_;
+  const TlsServer::Words words_;
   Facts facts_;
   Status refused_;
 };
@@ -236,10 +239,10 @@ Status TlsServer::replace(const OwnIdentity& own) {
   return Status();
 }
 
-std::unique_ptr<session::Seal> TlsServer::accept(std::function<void()> wrong_secret) {
+std::unique_ptr<session::Seal> TlsServer::accept(std::function<void()> wrong_secret, Words words) {
   std::lock_guard<std::mutex> hold(mutex_);
   return std::make_unique<ServerSeal>(shared_from_this(), context_, authority_,
-                                      std::move(wrong_secret));
+                                      std::move(wrong_secret), words);
 }
 
 void TlsServer::deny(const DenyList& list) {

@@ -35,8 +35,11 @@ class TlsServer : public std::enable_shared_from_this<TlsServer> {
   static std::unique_ptr<session::Seal> refuse_tls(const base::Status& why = open_server());
   static base::Status open_server();
 
-  // `wrong_secret` is called if the client has another secret.
-  std::unique_ptr<session::Seal> accept(std::function<void()> wrong_secret = {});
+  // `wrong_secret` is called if the client has another secret. `words`: how a client with a bad
+  // certificate is refused; by default, as the answer to its hello.
+  using Words = std::vector<uint8_t> (*)(const base::Status& why);
+  std::unique_ptr<session::Seal> accept(std::function<void()> wrong_secret = {},
+                                        Words words = nullptr);
   // For connections from now on: a renewed certificate.
   base::Status replace(const OwnIdentity& own);
   // From now on these certificates prove nothing, on open connections too (Seal::receive).

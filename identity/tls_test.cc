@@ -190,6 +190,9 @@ TEST_F(TlsTest, RevokingReachesOpenConnections) {
   Line next(near.get(), far.get());
   next.run();
   EXPECT_PRED2(has, next.refusal(), "revoked");
+  Line slow(near.get(), far.get());
+  slow.run(50);
+  EXPECT_PRED2(has, slow.refusal(), "revoked") << "also if its proof comes in pieces";
 }
 
 TEST_F(TlsTest, ClientsRefuseWhoStandsInForAServer) {

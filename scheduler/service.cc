@@ -137,8 +137,9 @@ Status ServiceImpl::start_reception() {
 
 Status ServiceImpl::start_metrics() {
   if (options_.metrics.empty()) return Status();
-  auto server = reception::serve_metrics(options_.metrics, options_.metrics_token_file,
-                                         [this] { return metrics_text(); });
+  const auto text = [this] { return metrics_text(); };
+  auto server =
+      reception::serve_metrics(options_.metrics, options_.metrics_token_file, text, front_.get());
   if (server.ok()) metrics_ = server.take();
   return server.status();
 }

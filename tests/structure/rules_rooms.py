@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "softnccl": {"base", "api"},
     "client": {"base", "wire", "config", "lease", "transport", "session", "api"},
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
-    "http": {"base", "transport"},
+    "http": {"base", "transport", "session"},
     "view": {"base", "wire", "config"},
     "access": {"base", "wire", "config"},
     "identity": {"base", "wire", "config", "session"},
