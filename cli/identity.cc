@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// See identity.h. What concerns an authority works in its folder, as the user who owns it.
+// See identity.h. What concerns an authority works in its folder, as the user who owns it, or over
+// a control connection, as an administrator of the pool.
 #include "cli/identity.h"
 
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "cli/servers.h"
 #include "config/text.h"
 #include "identity/authority.h"
 #include "identity/enrolment.h"
@@ -18,6 +21,7 @@
 #include "identity/service.h"
 #include "identity/store.h"
 #include "identity/tls.h"
+#include "identity/web/device_login.h"
 
 namespace tendril::cli {
 
@@ -27,7 +31,6 @@ using base::Status;
 
 namespace {
 
-constexpr char kAddressFile[] = "/address";
 constexpr int kRenewMs = 2000;
 
 std::string place(const IdentityOptions& options) {
@@ -45,7 +48,8 @@ std::string this_user() {
 
 // Where users reach this pool's authority: what its server wrote down, or this host.
 std::string address(const std::string& folder) {
-  Result<std::string> text = identity::read_file(folder + kAddressFile, identity::Secrecy::kPublic);
+  Result<std::string> text =
+      identity::read_file(folder + identity::kAddressFile, identity::Secrecy::kPublic);
   if (text.ok() && !config::trimmed(*text).empty()) return config::trimmed(*text);
   char name[256] = {};
   gethostname(name, sizeof name - 1);
@@ -61,11 +65,73 @@ Result<std::string> secret_text(const std::string& given, const std::string& fil
   return config::trimmed(*text);
 }
 
+// Asks the pool's authority at its server, as an administrator of the pool.
+template <typename Reply, typename Request>
+Result<Reply> ask_authority(const IdentityOptions& options, wire::Request kind,
+                            const Request& request) {
+  if (!options.folder.empty()) setenv("TENDRIL_IDENTITY", options.folder.c_str(), 1);
+  CommonOptions common;
+  common.servers = {options.server};
+  common.timeout_ms = options.timeout_ms;
+  auto asked = reach(common);
+  if (!asked.ok()) return asked.status();
+  auto control = session::Control::connect(asked->servers.endpoints.at(0), asked->connect);
+  if (!control.ok()) return control.status();
+  auto answer = (*control)->other(uint16_t(kind), wire::encode(request), options.timeout_ms);
+  if (!answer.ok()) return answer.status();
+  Reply reply;
+  if (!wire::decode(answer->data(), answer->size(), &reply))
+    return Status(Code::kMismatch, options.server + " sent a malformed answer");
+  return reply;
+}
+
+// A token, and where it is used.
+Result<std::pair<std::string, std::string>> invite_somebody(
+    const IdentityOptions& options, const identity::Invitation& invitation) {
+  if (options.server.empty()) {
+    Result<std::unique_ptr<identity::Authority>> opened = authority(options);
+    if (!opened.ok()) return opened.status();
+    Result<identity::JoinToken> token = (*opened)->invite(invitation, identity::wall_clock_s());
+    if (!token.ok()) return token.status();
+    return std::make_pair(token->text(), address(place(options)));
+  }
+  const wire::InviteRequest request{options.role, invitation.name,
+                                    static_cast<uint64_t>(invitation.valid_s),
+                                    static_cast<uint64_t>(invitation.lifetime_s)};
+  auto reply = ask_authority<wire::InviteReply>(options, wire::Request::kInvite, request);
+  if (!reply.ok()) return reply.status();
+  // This machine reached it, so who joins may do so in the same way.
+  const bool network = options.server.rfind("unix:", 0) != 0;
+  return std::make_pair(reply->token, network ? options.server : reply->address);
+}
+
+// A person logs in with a browser, here or elsewhere.
+Result<std::string> token_of_person(const IdentityOptions& options) {
+  identity::DeviceLogin login;
+  login.provider = options.provider;
+  login.client_id = options.client_id;
+  login.scope = options.scope;
+  login.ca_file = options.ca_file;
+  login.show = [](const identity::DeviceCode& code) {
+    fprintf(stderr, "tendril: open %s in a browser and type the code %s\n", code.address.c_str(),
+            code.user_code.c_str());
+    if (!code.address_with_code.empty())
+      fprintf(stderr, "tendril: or open %s\n", code.address_with_code.c_str());
+  };
+  return identity::log_in_by_device(login);
+}
+
 int keep(const std::string& folder, const identity::OwnIdentity& own, const char* done) {
   const Status kept = identity::save_identity(folder, own);
   if (!kept.ok()) return complain(kFailed, kept);
   printf("%s as %s of the pool '%s', until %s\n", done, own.facts.name.text().c_str(),
          own.facts.name.pool.c_str(), identity::time_text(own.facts.ends_s).c_str());
+  return 0;
+}
+
+int say_revoked(uint64_t count) {
+  printf("revoked %llu; every server of the pool knows within ten seconds\n",
+         static_cast<unsigned long long>(count));
   return 0;
 }
 
@@ -167,19 +233,18 @@ int identity_invite(const IdentityOptions& options) {
     if (!lifetime.ok()) return complain(kUsage, lifetime.status());
     invitation.lifetime_s = *lifetime;
   }
-  Result<std::unique_ptr<identity::Authority>> opened = authority(options);
-  if (!opened.ok()) return complain(kFailed, opened.status());
-  Result<identity::JoinToken> token = (*opened)->invite(invitation, identity::wall_clock_s());
-  if (!token.ok()) return complain(kFailed, token.status());
+  auto invited = invite_somebody(options, invitation);
+  if (!invited.ok()) return complain(kFailed, invited.status());
+  const auto& [token, where] = *invited;
   if (options.json) {
-    const nlohmann::json out = {{"token", token->text()},
+    const nlohmann::json out = {{"token", token},
                                 {"role", options.role},
                                 {"name", options.name},
                                 {"valid_s", invitation.valid_s}};
     printf("%s\n", out.dump().c_str());
     return 0;
   }
-  printf("tendril join %s --token %s\n", address(place(options)).c_str(), token->text().c_str());
+  printf("tendril join %s --token %s\n", where.c_str(), token.c_str());
   fprintf(stderr, "tendril: works once, within %s, for %s (%s)\n", options.valid.c_str(),
           options.name.empty() ? "a name that is free" : options.name.c_str(),
           options.role.c_str());
@@ -203,8 +268,12 @@ int identity_join(const IdentityOptions& options) {
 
 int identity_login(const IdentityOptions& options) {
   Result<std::string> token =
-      secret_text("", options.token_file, "a provider's token is missing: --jwt-file FILE");
-  if (!token.ok()) return complain(kUsage, token.status());
+      options.provider.empty()
+          ? secret_text("", options.token_file,
+                        "a provider's token is missing: --jwt-file FILE, or --provider ISSUER to "
+                        "log in with a browser")
+          : token_of_person(options);
+  if (!token.ok()) return complain(options.provider.empty() ? kUsage : kFailed, token.status());
   std::string pin = options.pin;
   if (pin.empty()) {
     // Who was here before knows the authority.
@@ -277,12 +346,17 @@ int identity_issued(const IdentityOptions& options) {
 }
 
 int identity_revoke(const IdentityOptions& options) {
+  if (!options.server.empty()) {
+    auto reply = ask_authority<wire::RevokeReply>(options, wire::Request::kRevoke,
+                                                  wire::RevokeRequest{options.whom});
+    if (!reply.ok()) return complain(kFailed, reply.status());
+    return say_revoked(reply->count);
+  }
   Result<std::unique_ptr<identity::Authority>> opened = authority(options);
   if (!opened.ok()) return complain(kFailed, opened.status());
   Result<size_t> count = (*opened)->revoke(options.whom, identity::wall_clock_s());
   if (!count.ok()) return complain(kFailed, count.status());
-  printf("revoked %zu; every server of the pool knows within ten seconds\n", *count);
-  return 0;
+  return say_revoked(*count);
 }
 
 int identity_renew(const IdentityOptions& options) {

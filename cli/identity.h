@@ -18,6 +18,7 @@ struct IdentityOptions {
   int timeout_ms = 5000;
   std::string pool, name, role = "user", valid = "1h", lifetime;
   std::string server, token, token_file, pin, whom;
+  std::string provider, client_id = "tendril", scope = "openid", ca_file;
 };
 
 int identity_init(const IdentityOptions& options);

@@ -560,6 +560,14 @@ void CommandLine::add_join(CLI::App* group) {
   login->add_option("server", o.server, "Where the pool's authority is")->required();
   login->add_option("--jwt-file", o.token_file, "A file with the signed token; '-': standard input")
       ->type_name("FILE");
+  login->add_option("--provider", o.provider, "Log in with a browser at this identity provider")
+      ->type_name("ISSUER")
+      ->excludes("--jwt-file");
+  login->add_option("--client-id", o.client_id, "How the provider knows this program")
+      ->capture_default_str();
+  login->add_option("--scope", o.scope, "What to ask the provider for")->capture_default_str();
+  login->add_option("--ca-file", o.ca_file, "Whom to believe as the provider's server")
+      ->type_name("FILE");
   login->add_option("--pin", o.pin, "The pool's pin; needed once");
   login->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");
   CLI::App* const whoami =
@@ -579,7 +587,8 @@ void CommandLine::add_identity() {
   init->add_option("--pool", o.pool, "The pool's name (default: this host's)");
   init->add_option("--admin", o.name, "Its administrator's name (default: this user's)");
   CLI::App* const invite = identity_command(
-      group, "invite", "Print a one-time join token, on the authority's machine", identity_invite);
+      group, "invite", "Print a one-time join token: on the authority's machine, or with --server",
+      identity_invite);
   invite->add_option("name", o.name, "For whom (default: who joins chooses a free name)");
   invite->add_option("--role", o.role, "admin, operator, user, server or metrics")
       ->capture_default_str();
@@ -587,15 +596,19 @@ void CommandLine::add_identity() {
   invite->add_option("--lifetime", o.lifetime,
                      "How long the certificates last (default: 30d; of servers 365d)");
   invite->add_flag("--json", o.json, "Machine-readable output");
+  const char* const by_server = "The authority's server, which is asked as an administrator";
+  invite->add_option("-s,--server", o.server, by_server)->type_name("HOST[:PORT]");
   CLI::App* const issued =
       identity_command(group, "list", "The certificates that are valid, on the authority's machine",
                        identity_issued);
   issued->add_flag("--json", o.json, "Machine-readable output");
   CLI::App* const revoke = identity_command(
-      group, "revoke", "Take certificates and invitations back, on the authority's machine",
+      group, "revoke",
+      "Take certificates and invitations back: on the authority's machine, or with --server",
       identity_revoke);
   revoke->add_option("whom", o.whom, "A name, ROLE/NAME, a serial number or a token's id")
       ->required();
+  revoke->add_option("-s,--server", o.server, by_server)->type_name("HOST[:PORT]");
   CLI::App* const renew =
       identity_command(group, "renew", "Renew this user's certificates now", identity_renew);
   renew->add_option("--timeout", o.timeout_ms, "Milliseconds to wait for the server");

@@ -4,6 +4,7 @@
 #include "identity/json_web_token.h"
 
 #include "identity/providers.h"
+#include "identity/web/device_login.h"
 #include "identity/web/fetch.h"
 #include "identity/web/line.h"
 
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
           .take();
   identity::Expected expected;
   expected.groups_claim = "groups";
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       (void)identity::claimed_issuer(rest);
       // No fuzzer signs.
@@ -35,6 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       (void)identity::read_answer(rest);
       break;
     }
+    case 3:
+      (void)identity::read_provider_addresses(rest, "https://login.example.org");
+      (void)identity::read_device_code(rest);
+      (void)identity::read_token_answer(data[0] < 128 ? 200 : 400, rest);
+      break;
     default:
       (void)identity::parse_providers(rest, "file");
   }

@@ -10,6 +10,7 @@
 #include "identity/openssl.h"
 #include "identity/providers.h"
 #include "identity/secrets.h"
+#include "identity/web/device_login.h"
 #include "identity/web/fetch.h"
 
 namespace tendril::identity {
@@ -189,10 +190,45 @@ TEST(Fetch, AddressesAndAnswersAreReadStrictly) {
                           "http://127.0.0.1.evil/"}) {
     EXPECT_FALSE(is_fetchable(bad)) << bad;
   }
-  EXPECT_EQ(read_answer("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}").take(), "{}");
-  EXPECT_PRED2(has, read_answer("HTTP/1.1 404 No\r\n\r\n").status().message(), "404");
+  EXPECT_EQ(read_answer("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}")->body, "{}");
+  EXPECT_EQ(read_answer("HTTP/1.1 404 No\r\n\r\n")->status, 404);
   for (const char* bad : {"", "HTTP/1.0 200 OK\r\n", "SSH-2.0-x\r\n\r\n", "HTTP/1."})
     EXPECT_FALSE(read_answer(bad).ok()) << bad;
+}
+
+TEST(DeviceLogin, AddressesAreTheProvidersOwn) {
+  const std::string document = R"({"issuer":"https://p.org","token_endpoint":"https://p.org/t",)"
+                               R"("device_authorization_endpoint":"https://p.org/d"})";
+  EXPECT_EQ(read_provider_addresses(document, "https://p.org")->token, "https://p.org/t");
+  EXPECT_FALSE(read_provider_addresses(document, "https://q.org").ok());
+  const std::string clear = R"({"issuer":"https://p.org","token_endpoint":"http://p.org/t",)"
+                            R"("device_authorization_endpoint":"https://p.org/d"})";
+  EXPECT_PRED2(has, read_provider_addresses(clear, "https://p.org").status().message(),
+               "not https");
+  EXPECT_PRED2(has, read_provider_addresses(R"({"issuer":"i"})", "i").status().message(),
+               "no device flow");
+  for (const char* bad : {"", "[]", "{", "null", R"({"issuer":7})"})
+    EXPECT_FALSE(read_provider_addresses(bad, "https://p.org").ok()) << bad;
+}
+
+TEST(DeviceLogin, CodesAndTokensAreReadStrictly) {
+  auto code = read_device_code(R"({"device_code":"d","user_code":"U","interval":1e9,)"
+                                     R"("expires_in":-5,"verification_uri":"https://p.org"})");
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(code->every_s, 60);
+  EXPECT_EQ(code->expires_s, 1);
+  // What a terminal would obey is not shown to it.
+  EXPECT_FALSE(read_device_code("{\"device_code\":\"d\",\"user_code\":\"\\u001b[2J\","
+                                "\"verification_uri\":\"https://p.org\"}")
+                   .ok());
+  using State = TokenAnswer::State;
+  EXPECT_EQ(read_token_answer(400, R"({"error":"authorization_pending"})")->state, State::kWaits);
+  EXPECT_EQ(read_token_answer(400, R"({"error":"slow_down"})")->state, State::kTooFast);
+  EXPECT_EQ(read_token_answer(200, R"({"id_token":"a.b.c"})")->token, "a.b.c");
+  EXPECT_PRED2(has, read_token_answer(200, R"({"access_token":"a"})").status().message(), "openid");
+  EXPECT_FALSE(read_token_answer(500, R"({"id_token":"a.b.c"})").ok());
+  EXPECT_FALSE(read_token_answer(400, R"({"error":"expired_token"})").ok());
+  EXPECT_FALSE(read_token_answer(200, "<html>").ok());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "config/text.h"
 #include "identity/enrolment.h"
 #include "identity/files.h"
 #include "identity/providers.h"
@@ -29,6 +30,7 @@ constexpr uint64_t kRenewEveryNs = 600'000'000'000;
 constexpr int kAskMs = 4000;
 constexpr char kDeniedCopy[] = "/denied";
 constexpr int64_t kFirstInvitationS = 3600;
+constexpr uint64_t kInvitationMaxS = 10ull * 365 * 86'400;
 
 std::string host_name() {
   char name[256] = {};
@@ -91,6 +93,10 @@ Result<OwnIdentity> renew_here(const std::string& folder, const OwnIdentity& own
 bool Service::is_mine(uint16_t kind) {
   return kind == uint16_t(wire::Request::kEnroll) || kind == uint16_t(wire::Request::kRenew) ||
          kind == uint16_t(wire::Request::kDenied);
+}
+
+bool Service::is_administration(uint16_t kind) {
+  return kind == uint16_t(wire::Request::kInvite) || kind == uint16_t(wire::Request::kRevoke);
 }
 
 Service::Service(ServiceOptions options) : options_(std::move(options)) {}
@@ -271,11 +277,7 @@ Result<std::vector<uint8_t>> Service::answer(uint16_t kind, const std::vector<ui
       return Status(Code::kRefused,
                     "only servers of the pool get the list of revoked certificates");
   }
-  if (authority_ == nullptr) {
-    return Status(Code::kUnsupported, "this server gives out no identities; the pool '" +
-                                          name_.pool + "' has its authority at " + issuer_ +
-                                          ": join there");
-  }
+  if (authority_ == nullptr) return no_authority();
   if (kind == uint16_t(wire::Request::kDenied)) {
     Result<DenyList> list = authority_->denied(wall_clock_s());
     if (!list.ok()) return list.status();
@@ -292,13 +294,53 @@ Result<std::vector<uint8_t>> Service::answer(uint16_t kind, const std::vector<ui
     made = renew(request, peer);
   }
   const char* const what = kind == uint16_t(wire::Request::kEnroll) ? "joins" : "renews";
-  if (!made.ok()) {
-    log(true, peer.text + " " + what + " and is refused: " + made.status().message());
-    return made.status();
-  }
+  if (!made.ok()) return made.status();  // the caller's log bounds how often it is said
   log(false, peer.text + " " + what + " as " + made->facts.name.uri() + ", serial " +
                  made->facts.serial + ", until " + time_text(made->facts.ends_s));
   return wire::encode(wire::CertificateReply{certificate_text(made->certificate)});
+}
+
+Status Service::no_authority() const {
+  return Status(Code::kUnsupported, "this server gives out no identities; the pool '" + name_.pool +
+                                        "' has its authority at " + issuer_ + ": ask there");
+}
+
+Result<std::vector<uint8_t>> Service::administer(uint16_t kind, const std::vector<uint8_t>& body) {
+  if (authority_ == nullptr) return no_authority();
+  const Status malformed(Code::kInvalid, "the request is malformed");
+  if (kind == uint16_t(wire::Request::kInvite)) {
+    wire::InviteRequest request;
+    return wire::decode(body.data(), body.size(), &request) ? invite(request) : malformed;
+  }
+  wire::RevokeRequest request;
+  return wire::decode(body.data(), body.size(), &request) ? revoke(request) : malformed;
+}
+
+Result<std::vector<uint8_t>> Service::invite(const wire::InviteRequest& request) {
+  Invitation invitation;
+  invitation.name = request.name;
+  if (!read_role(request.role, &invitation.role)) {
+    return Status(Code::kInvalid, "'" + base::printable(request.role, 32) +
+                                      "' is no role; the roles are admin, operator, user, server "
+                                      "and metrics");
+  }
+  if (request.valid_s == 0 || request.valid_s > kInvitationMaxS ||
+      request.lifetime_s > kInvitationMaxS) {
+    return Status(Code::kInvalid, "an invitation and its certificates last ten years at most");
+  }
+  invitation.valid_s = static_cast<int64_t>(request.valid_s);
+  invitation.lifetime_s = static_cast<int64_t>(request.lifetime_s);
+  Result<JoinToken> token = authority_->invite(invitation, wall_clock_s());
+  if (!token.ok()) return token.status();
+  Result<std::string> address = read_file(options_.folder + kAddressFile, Secrecy::kPublic);
+  return wire::encode(
+      wire::InviteReply{token->text(), address.ok() ? config::trimmed(*address) : std::string()});
+}
+
+Result<std::vector<uint8_t>> Service::revoke(const wire::RevokeRequest& request) {
+  Result<size_t> count = authority_->revoke(request.whom, wall_clock_s());
+  if (!count.ok()) return count.status();
+  return wire::encode(wire::RevokeReply{*count});
 }
 
 Result<Issued> Service::enroll(const wire::EnrollRequest& request) {

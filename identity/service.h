@@ -3,7 +3,7 @@
 // certificates, and, where the pool's authority lives, the answers to those who join or renew. A
 // thread of its own looks every second for a changed list: the authority's server at its file,
 // another server by asking the authority's. The same thread renews the server's certificate.
-// `answer` may be called by any thread, and may block for as long as a disk does.
+// `answer` and `administer` may be called by any thread, and may block for as long as a disk does.
 #pragma once
 
 #include <condition_variable>
@@ -59,9 +59,12 @@ class Service {
   // kEnroll, kRenew and kDenied (wire/control.h). `sealed`: the connection is inside TLS.
   base::Result<std::vector<uint8_t>> answer(uint16_t kind, const std::vector<uint8_t>& body,
                                             const session::Peer& peer, bool sealed);
+  // kInvite and kRevoke, for who may do that.
+  base::Result<std::vector<uint8_t>> administer(uint16_t kind, const std::vector<uint8_t>& body);
   // Reads the providers' file again. After an error nothing has changed.
   base::Status reload();
   static bool is_mine(uint16_t kind);
+  static bool is_administration(uint16_t kind);
 
  private:
   explicit Service(ServiceOptions options);
@@ -73,6 +76,9 @@ class Service {
   void log(bool bad, const std::string& line) const {
     if (options_.log) options_.log(bad, line);
   }
+  base::Status no_authority() const;
+  base::Result<std::vector<uint8_t>> invite(const wire::InviteRequest& request);
+  base::Result<std::vector<uint8_t>> revoke(const wire::RevokeRequest& request);
   base::Result<Issued> enroll(const wire::EnrollRequest& request);
   base::Result<Issued> renew(const wire::RenewRequest& request, const session::Peer& peer);
 

@@ -97,6 +97,37 @@ TEST_F(ServiceTest, RevokingIsSeenWithinSeconds) {
   EXPECT_TRUE(DenyList::read(denied.list)->has(facts.serial));
 }
 
+TEST_F(ServiceTest, AdministratorsInviteAndRevoke) {
+  const auto administer = [&](wire::Request kind, auto message) {
+    return service_->administer(uint16_t(kind), wire::encode(message));
+  };
+  wire::InviteRequest invitation{"operator", "eve", 60, 3600};
+  auto answer = administer(wire::Request::kInvite, invitation);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  wire::InviteReply invited;
+  ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &invited));
+  answer = ask(wire::Request::kEnroll, enrolment(invited.token));
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  wire::CertificateReply joined;
+  ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &joined));
+  const Facts facts = read_facts(read_certificate(joined.certificate).take()).take();
+  EXPECT_EQ(facts.name, (Name{"lab", Role::kOperator, "eve"}));
+  answer = administer(wire::Request::kRevoke, wire::RevokeRequest{"eve"});
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  wire::RevokeReply revoked;
+  ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &revoked));
+  EXPECT_EQ(revoked.count, 1u);
+  const wire::RenewRequest again{joined.certificate, make_request(key_).take()};
+  EXPECT_FALSE(ask(wire::Request::kRenew, again, "spiffe://lab/operator/eve").ok());
+  EXPECT_EQ(administer(wire::Request::kRevoke, wire::RevokeRequest{"nobody"}).status().code(),
+            Code::kNotFound);
+  invitation.role = "king";
+  EXPECT_EQ(administer(wire::Request::kInvite, invitation).status().code(), Code::kInvalid);
+  invitation.role = "user";
+  invitation.valid_s = 0;
+  EXPECT_EQ(administer(wire::Request::kInvite, invitation).status().code(), Code::kInvalid);
+}
+
 TEST_F(ServiceTest, ProvidersAreNamedOnlyIfThereAreAny) {
   wire::EnrollRequest request;
   request.provider_token = "e30.e30.e30";

@@ -27,6 +27,9 @@ struct OwnIdentity {
 std::string identity_folder(const std::string& asked);
 std::string authority_folder(const std::string& folder);
 
+// A file in that folder: where users reach the server of the pool's authority.
+inline constexpr char kAddressFile[] = "/address";
+
 // All that are there, sorted by pool and role. An empty list: none. Damaged ones are an error that
 // names the file.
 base::Result<std::vector<OwnIdentity>> load_identities(const std::string& folder);

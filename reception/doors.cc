@@ -49,8 +49,8 @@ Result<std::unique_ptr<Doors>> Doors::open(const DoorsOptions& options) {
   doors->service_ = started.take();
   doors->tls_ = doors->service_->tls();
   // `tendril identity invite` prints it.
-  const Status noted = identity::write_file(doors->folder_ + "/address", options.address + "\n",
-                                            identity::Secrecy::kPublic);
+  const Status noted = identity::write_file(doors->folder_ + identity::kAddressFile,
+                                            options.address + "\n", identity::Secrecy::kPublic);
   if (!noted.ok()) log(Level::kWarning, "%s", noted.message().c_str());
   return doors;
 }
@@ -71,17 +71,31 @@ std::unique_ptr<session::Seal> Doors::seal(const session::Peer& peer) const {
   });
 }
 
-bool Doors::answers(uint16_t kind) { return identity::Service::is_mine(kind); }
+std::unique_ptr<session::Seal> Doors::seal_page(
+    std::vector<uint8_t> (*words)(const Status& why)) const {
+  return service_->tls()->accept({}, words);
+}
+
+bool Doors::answers(uint16_t kind) { return identity::Service::is_mine(kind) || administers(kind); }
 
 Result<std::vector<uint8_t>> Doors::answer(const session::Message& request,
                                            const session::Facts& facts) const {
-  if (service_ == nullptr) {
-    return Status(Code::kUnsupported,
-                  options_.token.empty()
-                      ? "this server is open to its own host and has no identities to give"
-                      : "this server has one secret for all and no identities to give");
-  }
+  if (service_ == nullptr) return no_identities();
   return service_->answer(request.kind, request.body, facts.peer, facts.sealed);
+}
+
+Status Doors::no_identities() const {
+  return Status(Code::kUnsupported,
+                options_.token.empty()
+                    ? "this server is open to its own host and has no identities to give"
+                    : "this server has one secret for all and no identities to give");
+}
+
+bool Doors::administers(uint16_t kind) { return identity::Service::is_administration(kind); }
+
+Result<std::vector<uint8_t>> Doors::administer(const session::Message& request) const {
+  if (service_ == nullptr) return no_identities();
+  return service_->administer(request.kind, request.body);
 }
 
 Status Doors::reload(const std::string& token) {

@@ -40,9 +40,16 @@ class Doors {
 
   bool identities() const { return service_ != nullptr; }
   std::unique_ptr<session::Seal> seal(const session::Peer& peer) const;
+  // The same for a port that does not speak the control protocol: `words` says how a client with a
+  // bad certificate is refused. Only with identities.
+  std::unique_ptr<session::Seal> seal_page(
+      std::vector<uint8_t> (*words)(const base::Status& why)) const;
   static bool answers(uint16_t kind);
   base::Result<std::vector<uint8_t>> answer(const session::Message& request,
                                             const session::Facts& facts) const;
+  // Gives out and takes back identities, for who may do that (access/decide.h).
+  static bool administers(uint16_t kind);
+  base::Result<std::vector<uint8_t>> administer(const session::Message& request) const;
   // Reads the file of identity providers again; from now on `token` is the secret.
   base::Status reload(const std::string& token);
   // How users get in, for the log.
@@ -50,6 +57,7 @@ class Doors {
 
  private:
   Doors();
+  base::Status no_identities() const;
   DoorsOptions options_;  // of its token counts only whether there is one
   std::string folder_;
   std::unique_ptr<identity::Service> service_;

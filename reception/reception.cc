@@ -466,6 +466,8 @@ RequestPool* Reception::pool_for(uint16_t kind) {
     case wire::Request::kEnroll:  // these write a file
     case wire::Request::kRenew:
     case wire::Request::kDenied:
+    case wire::Request::kInvite:
+    case wire::Request::kRevoke:
       return &lists_;
     case wire::Request::kAttach:
     case wire::Request::kSecuredAttach:

@@ -144,12 +144,61 @@ base::Status Visitor::record(const std::string& what, const std::string& object,
 
 base::Result<std::vector<uint8_t>> Visitor::answer_at_door(const session::Message& request,
                                                            const session::Facts& facts) const {
+  if (Doors::administers(request.kind)) return administer(request);
+  const bool joins = wire::Request(request.kind) == wire::Request::kEnroll;
+  wire::EnrollRequest enrolment;
+  const bool guesses = joins && request.read(&enrolment) && enrolment.provider_token.empty();
+  if (guesses) {
+    const base::Status waits = must_wait(base::now_ns());
+    if (!waits.ok()) return waits;
+  }
   base::Result<std::vector<uint8_t>> answer = front_->doors().answer(request, facts);
   if (wire::Request(request.kind) == wire::Request::kDenied) return answer;  // every few seconds
-  const access::Decision decision{answer.ok(), "invitation", answer.status().message()};
-  const char* const what = wire::Request(request.kind) == wire::Request::kEnroll ? "join" : "renew";
-  const base::Status recorded = record(what, std::string(), decision);
-  if (answer.ok() && !recorded.ok()) return recorded;
+  const char* const what = joins ? "join" : "renew";
+  if (!answer.ok()) {
+    refused_at_door(what, guesses, answer.status());
+    return answer;
+  }
+  const base::Status recorded = record(what, std::string(), {true, "invitation", std::string()});
+  if (!recorded.ok()) return recorded;
+  return answer;
+}
+
+// Anybody may try, as often as the network lets it.
+void Visitor::refused_at_door(const char* what, bool guesses, const base::Status& why) const {
+  const uint64_t now_ns = base::now_ns();
+  if (guesses && why.code() == base::Code::kRefused)
+    front_->guesses()->wrong(peer_.address, now_ns);
+  front_->guard()->record_stranger(who_, {false, "invitation", why.message()}, now_ns, what);
+  uint64_t before = 0;
+  if (!front_->repeats()->due(std::string(what) + " " + peer_.address, now_ns, &before)) return;
+  log(Level::kWarning, "%s wants to %s and is refused: %s%s", peer_.text.c_str(), what,
+      why.message().c_str(), Repeats::text(before).c_str());
+}
+
+// Written down before it is done, so that nobody is invited whom the audit log does not know.
+base::Result<std::vector<uint8_t>> Visitor::administer(const session::Message& request) const {
+  const bool invites = wire::Request(request.kind) == wire::Request::kInvite;
+  wire::InviteRequest invitation;
+  wire::RevokeRequest revocation;
+  std::string object;
+  if (invites && request.read(&invitation))
+    object = invitation.role + "/" + (invitation.name.empty() ? "*" : invitation.name);
+  else if (!invites && request.read(&revocation))
+    object = revocation.whom;
+  else
+    return base::Status(base::Code::kInvalid, "the request is malformed");
+  const access::Action action = invites ? access::Action::kInvite : access::Action::kRevoke;
+  const base::Status asked = ask(action, object, std::string());
+  if (!asked.ok()) return asked;
+  base::Result<std::vector<uint8_t>> answer = front_->doors().administer(request);
+  const std::string said = base::printable(object, 128);
+  const char* const did = action_name(action);
+  if (answer.ok()) {
+    log(Level::kInfo, "%s (%s): %s %s", who_.name.c_str(), peer_.text.c_str(), did, said.c_str());
+    return answer;
+  }
+  front_->guard()->note(who_, did, object, {true, "failed", answer.status().message()});
   return answer;
 }
 

@@ -39,11 +39,14 @@ class Visitor {
   base::Status record(const std::string& what, const std::string& object,
                       const access::Decision& decision,
                       const access::Guard::Details& details = {}) const;
-  // Answers who joins or renews (doors.h), and writes it to the audit log.
+  // Answers who joins, renews, invites or revokes (doors.h), and writes it to the audit log.
   base::Result<std::vector<uint8_t>> answer_at_door(const session::Message& request,
                                                     const session::Facts& facts) const;
 
  private:
+  base::Result<std::vector<uint8_t>> administer(const session::Message& request) const;
+  // Its invitation, or its proof, was not good.
+  void refused_at_door(const char* what, bool guesses, const base::Status& why) const;
   base::Status refuse_stranger(const wire::Hello& hello, const session::Peer& peer,
                                uint64_t wait_ns, uint64_t now_ns);
 

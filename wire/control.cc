@@ -234,6 +234,30 @@ void visit(V& v, DeniedReply& m) {
 }
 
 template <typename V>
+void visit(V& v, InviteRequest& m) {
+  v(1, m.role);
+  v.unless_empty(2, m.name);
+  v(3, m.valid_s);
+  v.unless_empty(4, m.lifetime_s);
+}
+
+template <typename V>
+void visit(V& v, InviteReply& m) {
+  v(1, m.token);
+  v.unless_empty(2, m.address);
+}
+
+template <typename V>
+void visit(V& v, RevokeRequest& m) {
+  v(1, m.whom);
+}
+
+template <typename V>
+void visit(V& v, RevokeReply& m) {
+  v(1, m.count);
+}
+
+template <typename V>
 void visit(V& v, Hello& m) {
   v.range(uint16_t(Feature::kProtocol), m.protocol_oldest, m.protocol_newest);
   v(uint16_t(Feature::kProductVersion), m.product_version);
@@ -313,6 +337,10 @@ TENDRIL_CONTROL_MESSAGE(EnrollRequest)
 TENDRIL_CONTROL_MESSAGE(RenewRequest)
 TENDRIL_CONTROL_MESSAGE(CertificateReply)
 TENDRIL_CONTROL_MESSAGE(DeniedReply)
+TENDRIL_CONTROL_MESSAGE(InviteRequest)
+TENDRIL_CONTROL_MESSAGE(InviteReply)
+TENDRIL_CONTROL_MESSAGE(RevokeRequest)
+TENDRIL_CONTROL_MESSAGE(RevokeReply)
 TENDRIL_CONTROL_MESSAGE(TransportOffers)
 TENDRIL_CONTROL_MESSAGE(TransportAnswers)
 

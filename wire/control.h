@@ -72,6 +72,8 @@ enum class Request : uint16_t {
   kEnroll = 30,  // EnrollRequest -> CertificateReply; from somebody without a certificate
   kRenew = 31,   // RenewRequest -> CertificateReply
   kDenied = 32,  // -> DeniedReply; from servers of the pool
+  kInvite = 33,  // InviteRequest -> InviteReply; from administrators, as the next
+  kRevoke = 34,  // RevokeRequest -> RevokeReply
   // Pools (wire/pool.h)
   kPoolReport = 40,   // PoolReport -> PoolOrders; from a server to its scheduler, again and again
   kClaim = 41,        // ClaimRequest -> LeaseReply; the lease lives while this connection does
@@ -362,8 +364,9 @@ inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
 // unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListRequest, ListReply,
 // AttachRequest, AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// News, EnrollRequest, RenewRequest, CertificateReply, DeniedReply, TransportOffers,
-// TransportAnswers. An encoding that would be too long is empty.
+// News, EnrollRequest, RenewRequest, CertificateReply, DeniedReply, InviteRequest, InviteReply,
+// RevokeRequest, RevokeReply, TransportOffers, TransportAnswers. An encoding that would be too long
+// is empty.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
@@ -394,6 +397,22 @@ struct CertificateReply {
 };
 struct DeniedReply {
   std::string list;  // identity::DenyList
+};
+struct InviteRequest {
+  std::string role;         // "user"
+  std::string name;         // empty: who joins chooses
+  uint64_t valid_s = 0;     // of the token
+  uint64_t lifetime_s = 0;  // of the certificates; 0: by the role
+};
+struct InviteReply {
+  std::string token;    // identity::JoinToken
+  std::string address;  // where it is used; empty: unknown
+};
+struct RevokeRequest {
+  std::string whom;  // a name, ROLE/NAME, a serial number or a token's id
+};
+struct RevokeReply {
+  uint64_t count = 0;  // of certificates and tokens
 };
 
 template <typename Message>

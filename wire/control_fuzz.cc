@@ -31,7 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<DeniedReply>,   attempt<PoolReport>,
       attempt<PoolOrders>,    attempt<ClaimRequest>,
       attempt<Notice>,        attempt<PoolCommand>,
-      attempt<PoolAnswer>};
+      attempt<PoolAnswer>,    attempt<InviteRequest>,
+      attempt<InviteReply>,   attempt<RevokeRequest>,
+      attempt<RevokeReply>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

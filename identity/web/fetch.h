@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches one small document of an identity provider: https, and http from this machine only.
-// Blocks. Any thread.
+// Fetches one small document of an identity provider, or sends it one form: https, and http on this
+// machine only. Blocks. Any thread.
 #pragma once
 
 #include <string>
@@ -16,7 +16,15 @@ bool is_fetchable(const std::string& address);
 base::Result<std::string> fetch(const std::string& address, const std::string& ca_file,
                                 int timeout_ms);
 
-// The body of an HTTP answer that has come whole. Bounded and strict.
-base::Result<std::string> read_answer(const std::string& answer);
+struct WebAnswer {
+  int status = 0;
+  std::string body;
+};
+// `form`: "name=value&...", encoded. The answer may have any status.
+base::Result<WebAnswer> post_form(const std::string& address, const std::string& form,
+                                  const std::string& ca_file, int timeout_ms);
+
+// An HTTP answer that has come whole. Bounded and strict.
+base::Result<WebAnswer> read_answer(const std::string& answer);
 
 }  // namespace tendril::identity

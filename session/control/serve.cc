@@ -263,6 +263,8 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
     case wire::Request::kEnroll:
     case wire::Request::kRenew:
     case wire::Request::kDenied:
+    case wire::Request::kInvite:
+    case wire::Request::kRevoke:
       break;
   }
   return perform_other(request, facts, handler);

@@ -10,12 +10,15 @@ import os
 import pathlib
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import urllib.parse
 
 import capture
 import harness
@@ -110,6 +113,21 @@ class Life(Folders):
         self.assert_refused(self.join(server, "eve", late), "expired")
         self.assertEqual(self.join(server, "bob", token)[0], 0)
 
+    def test_guessing_join_tokens_is_slow_and_fills_no_log(self):
+        server = self.serve("a", "--audit-log", self.folder("audit"))
+        identifier, _, pin = self.invite("a", "bob").split(".")
+        began, tries, why = time.monotonic(), 0, ""
+        while "too many wrong tokens" not in why and tries < 40:
+            status, _, why = self.join(server, "eve", f"{identifier}.{tries:032x}.{pin}")
+            self.assertNotEqual(status, 0)
+            tries += 1
+        self.assertIn("too many wrong tokens", why)
+        self.assertGreater(tries, 5, "the first few cost nothing")
+        lines = server.log().count("wants to join and is refused")
+        self.assertLessEqual(lines, 1 + (time.monotonic() - began) // 10, server.log())
+        audit = pathlib.Path(self.folder("audit")).read_text("ascii")
+        self.assertLessEqual(audit.count('"what":"join","allowed":false'), tries - 1)
+
     def test_a_token_is_not_sent_to_a_strange_authority(self):
         self.serve("a")
         other = self.serve("b")
@@ -154,6 +172,33 @@ class Life(Folders):
         self.assertEqual(status, 0, err)
         self.assert_refused(ls(f"gpu1={second.endpoint}"), "proven to be 'gpu2'")
         self.assert_refused(ls(f"gpu2={first.endpoint}"), "and not 'gpu2'")
+
+    def test_an_administrator_elsewhere_invites_and_revokes(self):
+        first = self.serve("a", "--pool-name", "lab", "--audit-log", self.folder("audit"))
+        self.joined(first, "b", "a", "gpu2", "--role", "server")
+        second = self.serve("b")
+        self.joined(first, "boss", "a", "boss", "--role", "admin")
+        self.joined(first, "bob", "a", "bob")
+        at = ("--server", first.endpoint)
+        status, out, err = self.identity("boss", "identity", "invite", "eve", *at)
+        self.assertEqual(status, 0, err)
+        self.assertRegex(out, rf"tendril join {re.escape(first.endpoint)} --token {JOIN_TOKEN}")
+        status, _, err = self.join(first, "eve", out.split()[-1])
+        self.assertEqual(status, 0, err)
+        self.assertEqual(self.ls(second, "eve")[0], 0)
+        # Others may not, and the other server has no authority.
+        for words in (("invite", "x"), ("revoke", "eve")):
+            done = self.identity("bob", "identity", *words, *at)
+            self.assert_refused(done, "(rule: admin)")
+        done = self.identity("boss", "identity", "invite", "x", "--server", second.endpoint)
+        self.assert_refused(done, f"authority at {first.endpoint}")
+        status, out, err = self.identity("boss", "identity", "revoke", "eve", *at)
+        self.assertEqual(status, 0, err)
+        self.assertIn("revoked 1", out)
+        eventually(lambda: "revoked" in self.ls(second, "eve")[2], 10, "the refusal")
+        audit = pathlib.Path(self.folder("audit"))
+        for word in ('"what":"invite","object":"user/eve","allowed":true', '"what":"revoke"'):
+            eventually(lambda word=word: word in audit.read_text("ascii"), 5, word)
 
     @harness.needs_client
     def test_revoking_ends_what_the_user_holds(self):
@@ -221,6 +266,48 @@ class Life(Folders):
         # A handshake and an alert, and no answer to the list that was asked for.
         self.assertLess(len(answer), 4096)
         eventually(lambda: "its TLS is wrong" in server.log(), 5, "the line in the log")
+
+
+class Metrics(Folders):
+    """The port of the metrics is for who has a certificate that may read."""
+
+    def setUp(self):
+        super().setUp()
+        options = ("--pool-name", "lab", "--metrics", "0.0.0.0:0")
+        self.server = self.serve("a", *options)
+        self.port = re.search(r"metrics on https://0\.0\.0\.0:(\d+)", self.server.log())[1]
+
+    def page(self, name, role):
+        """(status, text) as a monitor would get it, which checks the server's name."""
+        files = pathlib.Path(self.folder(name)) / "pools/lab" / role
+        context = ssl.create_default_context(cafile=files / "authority.pem")
+        context.load_cert_chain(files / "certificate.pem", files / "key.pem")
+        host = re.search(r"server '([^']+)'", self.server.log())[1]
+        with socket.create_connection(("127.0.0.1", int(self.port)), timeout=10) as raw:
+            with context.wrap_socket(raw, server_hostname=host) as line:
+                line.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                answer = b""
+                with contextlib.suppress(ssl.SSLError, ConnectionError):
+                    while data := line.recv(65536):
+                        answer += data
+        head, _, body = answer.decode().partition("\r\n\r\n")
+        # Who is revoked between its proof and its question hears nothing.
+        return (int(head.split()[1]), body) if head else (0, "")
+
+    def test_who_reads_them(self):
+        self.joined(self.server, "m", "a", "prometheus", "--role", "metrics")
+        self.joined(self.server, "bob", "a", "bob")
+        status, text = self.page("m", "metrics")
+        self.assertEqual(status, 200, text)
+        self.assertIn("tendril_", text)
+        self.assertEqual(self.page("bob", "user")[0], 401)
+        # In clear there is nothing.
+        with socket.create_connection(("127.0.0.1", int(self.port)), timeout=10) as raw:
+            raw.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            self.assertNotIn(b"tendril_", raw.recv(65536))
+        self.assertEqual(self.identity("a", "identity", "revoke", "prometheus")[0], 0)
+        eventually(lambda: self.page("m", "metrics")[0] == 403, 10, "the refusal")
+        self.assertIn("revoked", self.page("m", "metrics")[1])
 
 
 class Programs(Folders):
@@ -407,8 +494,19 @@ class Provider:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 keys = [provider.keys[name] for name in provider.published]
-                body = json.dumps({"keys": keys}).encode()
+                document = provider.about() if "well-known" in self.path else {"keys": keys}
+                body = json.dumps(document).encode()
                 self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self):
+                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                form = dict(urllib.parse.parse_qsl(text))
+                status, answer = provider.device_answer(self.path, form)
+                body = json.dumps(answer).encode()
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -419,6 +517,35 @@ class Provider:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.issuer = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def about(self):
+        return {
+            "issuer": self.issuer,
+            "device_authorization_endpoint": self.issuer + "/device",
+            "token_endpoint": self.issuer + "/token",
+        }
+
+    def device_answer(self, path, form):
+        """The device flow. What the person does is in `verdicts`, one for each question."""
+        if form.get("client_id") != "tendril":
+            return 401, {"error": "invalid_client", "error_description": "who is that?\x1b[2J"}
+        if path == "/device":
+            self.scope = form.get("scope")
+            return 200, {
+                "device_code": "a secret & more",
+                "user_code": "WDJB-MJHT",
+                "verification_uri": self.issuer + "/type",
+                "expires_in": 60,
+                "interval": 1,
+            }
+        grant = "urn:ietf:params:oauth:grant-type:device_code"
+        if form.get("grant_type") != grant or form.get("device_code") != "a secret & more":
+            return 400, {"error": "invalid_request"}
+        verdict = self.verdicts.pop(0)
+        if verdict != "given":
+            return 400, {"error": verdict}
+        token = pathlib.Path(self.token()).read_text("ascii").strip()
+        return 200, {"id_token": token, "access_token": "another", "token_type": "Bearer"}
 
     def stop(self):
         self.server.shutdown()
@@ -478,6 +605,33 @@ gpu-admins = "admin"
         token = self.provider.token(sub="root", groups=["x", "gpu-admins"])
         self.assertIn("root (admin)", self.login("root", token)[1])
         self.assert_refused(self.identity("alice", "identity", "renew"), "tendril login")
+
+    def device_login(self, name, *more):
+        provider = ("--provider", self.provider.issuer)
+        return self.identity(
+            name, "login", self.server.endpoint, "--pin", self.pin, *provider, *more
+        )
+
+    def test_a_person_logs_in_with_a_browser(self):
+        self.provider.verdicts = ["authorization_pending", "given"]
+        status, out, err = self.device_login("alice", "--scope", "openid groups")
+        self.assertEqual(status, 0, err)
+        self.assertIn(f"open {self.provider.issuer}/type in a browser and type the code", err)
+        self.assertIn("WDJB-MJHT", err)
+        self.assertIn("alice (user)", out)
+        self.assertEqual(self.provider.scope, "openid groups")
+        self.assertEqual(self.ls(self.server, "alice")[0], 0)
+        for verdict, part in {
+            "access_denied": "you did not allow it",
+            "expired_token": "the code has expired",
+        }.items():
+            self.provider.verdicts = [verdict]
+            status, _, err = self.device_login("x")
+            self.assertNotEqual(status, 0)
+            self.assertIn(part, err)
+        status, _, err = self.device_login("x", "--client-id", "somebody")
+        self.assertIn("invalid_client", err)
+        self.assertNotIn("\x1b", err)
 
     def test_tokens_that_are_not_good(self):
         for part, claims in {
