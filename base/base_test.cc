@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "base/call_names.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/lock.h"
@@ -148,6 +149,21 @@ TEST(Printable, LeavesNothingThatATerminalObeys) {
             "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
   EXPECT_EQ(printable("\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xff"), "?? ??? ???? ?");
   EXPECT_EQ(printable("ab\xc3\xa9", 3), "ab?") << "cut inside a character";
+}
+
+TEST(CallNames, AreWordsWithoutComments) {
+  std::vector<std::string> names;
+  std::string wrong;
+  EXPECT_TRUE(read_call_names("read write # Memory: mmap\n\tpread64\r\n# all", &names, &wrong));
+  EXPECT_EQ(names, (std::vector<std::string>{"read", "write", "pread64"}));
+  EXPECT_FALSE(read_call_names("read\nWrite;\x1b[2J", &names, &wrong));
+  EXPECT_EQ(wrong, "'Write;?[2J' is no name of a system call");
+  EXPECT_FALSE(read_call_names(std::string(41, 'a'), &names, &wrong));
+  std::string many;
+  for (size_t i = 0; i <= kCallNamesMax; ++i) many += "a ";
+  names.clear();
+  EXPECT_FALSE(read_call_names(many, &names, &wrong));
+  EXPECT_EQ(names.size(), kCallNamesMax);
 }
 
 }  // namespace

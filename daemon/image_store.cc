@@ -16,6 +16,7 @@
 #include "base/content_hash.h"
 #include "base/kept_files.h"
 #include "base/text.h"
+#include "daemon/containment/known_images.h"
 #include "daemon/log.h"
 
 namespace tendril::daemon {
@@ -90,35 +91,6 @@ std::string load_key(const std::string& path) {
   return key;
 }
 
-base::Result<std::set<std::string>> read_known(const std::string& path) {
-  std::set<std::string> known;
-  if (path.empty()) return known;
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
-  if (file == nullptr) {
-    return base::errno_status(
-        Code::kInvalid, ("cannot read the list of known images '" + path + "'").c_str(), errno);
-  }
-  char line[512];
-  for (unsigned number = 1; fgets(line, sizeof line, file.get()) != nullptr; ++number) {
-    std::string text = line;
-    text.erase(std::min(text.find_first_of("# \t\r\n"), text.size()));
-    if (text.empty()) continue;
-    std::string hash;
-    for (size_t at = 0; at + 1 < text.size(); at += 2) {
-      char* end = nullptr;
-      const std::string byte = text.substr(at, 2);
-      hash += static_cast<char>(strtoul(byte.c_str(), &end, 16));
-      if (*end != 0) hash.clear();
-    }
-    if (text.size() != 2 * base::kContentHashBytes || hash.size() != base::kContentHashBytes) {
-      return Status(Code::kInvalid, path + ", line " + std::to_string(number) +
-                                        ": expected the 64 hexadecimal digits of an image's hash");
-    }
-    known.insert(hash);
-  }
-  return known;
-}
-
 }  // namespace
 
 base::Result<std::unique_ptr<ImageStore>> ImageStore::open(const ImageOptions& options) {
@@ -149,7 +121,7 @@ ImageStore::ImageStore(std::string folder, const ImageOptions& options)
                                                             : bytes_max_ / 4) {}
 
 Status ImageStore::prepare(const std::string& known) {
-  auto read = read_known(known);
+  auto read = read_known_images(known);
   if (!read.ok()) return read.status();
   known_ = read.take();
   key_ = load_key(folder_ + "/key");

@@ -6,20 +6,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/call_names.h"
 #include "daemon/log.h"
 
 namespace tendril::daemon {
-namespace {
-
-constexpr size_t kNamesMax = 1024, kNameMax = 40;  // the kernel has about 450
-
-bool is_name(const std::string& text) {
-  return !text.empty() && text.size() <= kNameMax &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-}
-
-}  // namespace
-
 base::Result<std::shared_ptr<LearnedCalls>> LearnedCalls::open(const std::string& path) {
   auto calls = std::make_shared<LearnedCalls>();
   calls->file_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
@@ -27,21 +17,27 @@ base::Result<std::shared_ptr<LearnedCalls>> LearnedCalls::open(const std::string
     return base::errno_status(base::Code::kInvalid,
                               ("--learn-filter: cannot write '" + path + "'").c_str(), errno);
   }
-  std::string line;
-  char letter;
-  while (read(calls->file_.get(), &letter, 1) == 1) {
-    if (letter != '\n') {
-      line += letter;
-      continue;
-    }
-    calls->known_.insert(std::move(line));
-    line.clear();
+  std::string text;
+  char part[4096];
+  for (ssize_t got; (got = read(calls->file_.get(), part, sizeof part)) > 0;) {
+    text.append(part, static_cast<size_t>(got));
+    if (text.size() > base::kCallNamesBytesMax) break;
   }
+  std::vector<std::string> names;
+  std::string wrong;
+  if (text.size() > base::kCallNamesBytesMax || !base::read_call_names(text, &names, &wrong)) {
+    return base::Status(base::Code::kInvalid, "--learn-filter: '" + path +
+                                                  "' is no list of system calls" +
+                                                  (wrong.empty() ? "" : ": " + wrong));
+  }
+  calls->known_.insert(names.begin(), names.end());
   return calls;
 }
 
 void LearnedCalls::add(const std::string& name) {
-  if (!is_name(name) || known_.size() >= kNamesMax || !known_.insert(name).second) return;
+  if (!base::is_call_name(name) || known_.size() >= base::kCallNamesMax ||
+      !known_.insert(name).second)
+    return;
   log(Level::kInfo, "learned the system call %s", name.c_str());
   const std::string line = name + "\n";
   if (write(file_.get(), line.data(), line.size()) < 0)

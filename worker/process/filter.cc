@@ -22,6 +22,8 @@
 #include <set>
 #include <thread>
 
+#include "base/call_names.h"
+#include "base/check.h"
 #include "worker/process/allowed.gen.h"
 
 namespace tendril::worker {
@@ -148,30 +150,20 @@ void tell(int notifications, seccomp_notif* request, seccomp_notif_resp* respons
   }
 }
 
-// Words of the text, without comments.
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> found;
-  std::string word;
-  bool comment = false;
-  for (const char letter : text + "\n") {
-    if (letter == '#') comment = true;
-    if (!comment && letter > ' ') {
-      word += letter;
-      continue;
-    }
-    if (!word.empty()) found.push_back(std::move(word));
-    word.clear();
-    if (letter == '\n') comment = false;
-  }
-  return found;
+// The names on a list of this build.
+std::vector<std::string> listed(const char* text) {
+  std::vector<std::string> names;
+  std::string wrong;
+  TENDRIL_CHECK(base::read_call_names(text, &names, &wrong));
+  return names;
 }
 
 }  // namespace
 
 std::vector<std::string> allowed_calls(const std::string& driver) {
-  std::vector<std::string> names = words(kProcessCalls);
+  std::vector<std::string> names = listed(kProcessCalls);
   const bool is_software = driver.find("libtendril-softgpu") != std::string::npos;
-  for (const std::string& name : words(is_software ? kSoftwareGpuCalls : kNvidiaCalls))
+  for (const std::string& name : listed(is_software ? kSoftwareGpuCalls : kNvidiaCalls))
     names.push_back(name);
   return names;
 }
@@ -185,8 +177,13 @@ base::Result<std::vector<std::string>> read_calls(const std::string& path) {
   std::string text;
   char buffer[4096];
   for (size_t got; (got = fread(buffer, 1, sizeof buffer, file.get())) > 0;)
-    text.append(buffer, got);
-  return words(text);
+    if (text.size() <= base::kCallNamesBytesMax) text.append(buffer, got);
+  std::vector<std::string> names;
+  std::string wrong = "it has more than 1 MiB";
+  if (text.size() > base::kCallNamesBytesMax || !base::read_call_names(text, &names, &wrong)) {
+    return Status(Code::kInvalid, "cannot use the list of system calls '" + path + "': " + wrong);
+  }
+  return names;
 }
 
 Status install_filter(const std::vector<std::string>& names, bool networked,
