@@ -59,6 +59,7 @@ CUresult handle(Executor& executor, const wire::cuda::capture_end_request& reque
   CUstream stream = scope.stream(request.stream);
   if (!scope.ok()) return scope.error();
   Graphs& graphs = executor.graphs();
+  const bool into_clients = executor.streams().captures_into_clients(stream);
   executor.streams().capture_ends(stream);
   CUgraph graph = nullptr;
   const CUresult result = executor.driver().cuStreamEndCapture(stream, &graph);
@@ -69,8 +70,10 @@ CUresult handle(Executor& executor, const wire::cuda::capture_end_request& reque
   }
   graphs.capture_done(graph);
   const bool counted = executor.graph_sizes().take(graph, executor.graph_sizes().nodes_of(graph));
-  if (executor.objects().find(Kind::kGraph, request.graph) != nullptr)
-    return counted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;  // captured into the program's graph
+  // Captured into the program's graph, which has an id. Another one would have no place in the
+  // graph that it may belong to.
+  if (into_clients || executor.objects().find(Kind::kGraph, request.graph) != nullptr)
+    return counted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   if (counted && executor.objects().bind(Kind::kGraph, request.graph, graph, graph))
     return CUDA_SUCCESS;
   executor.graph_sizes().ended(graph);

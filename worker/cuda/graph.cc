@@ -276,7 +276,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_update_request& requ
 }
 
 // A graph that belongs to a node ends with the node. A graph into which a stream captures is still
-// in use.
+// in use, and so is one with such a graph inside of it.
 CUresult handle(Executor& executor, const wire::cuda::cuGraphDestroy_request& request,
                 wire::cuda::cuGraphDestroy_reply&) {
   Scope scope(executor);
@@ -294,7 +294,8 @@ CUresult handle(Executor& executor, const wire::cuda::cuGraphDestroyNode_request
   Scope scope(executor);
   CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.hNode);
   if (!scope.ok()) return scope.error();
-  if (is_captured_into(executor, graph_of(executor, request.hNode)))
+  if (is_captured_into(executor, graph_of(executor, request.hNode)) ||
+      executor.graphs().captures_below(executor, node))
     return CUDA_ERROR_INVALID_VALUE;
   const CUgraph graph = graph_of(executor, request.hNode);
   const uint64_t inside = executor.graph_sizes().nodes_in(node);

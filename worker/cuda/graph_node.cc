@@ -288,7 +288,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_moved_child_node_req
   if (added != CUDA_SUCCESS) return added;
   executor.objects().bind(Kind::kNode, request.node, node, graph);
   executor.objects().give_to(request.child, node);
-  executor.graphs().moved(child, graph);
+  executor.graphs().moved(child, graph, node);
   executor.graph_sizes().nest();
   return CUDA_SUCCESS;
 }

@@ -5,6 +5,11 @@
 #include <vector>
 
 namespace tendril::worker::cuda {
+namespace {
+
+constexpr int kDepthMax = 64;  // a driver may go through graphs by recursion
+
+}  // namespace
 
 // Which of them it was, the driver does not tell. The others are rare, and their ids are lost.
 void Graphs::capture_lost(Executor& executor) {
@@ -13,21 +18,23 @@ void Graphs::capture_lost(Executor& executor) {
   for (CUgraph graph : lost) executor.objects().end(graph);
 }
 
-CUgraph Graphs::parent_of(Executor& executor, CUgraph graph) const {
-  const auto it = moved_.find(graph);
-  if (it != moved_.end()) return it->second;
+Graphs::Place Graphs::place_of_id(Executor& executor, CUgraph graph) {
   const Objects& objects = executor.objects();
-  const void* node = objects.owner(objects.known_id(Kind::kGraph, graph));
-  if (node == nullptr || node == graph) return nullptr;
-  const void* parent = objects.owner(objects.known_id(Kind::kNode, const_cast<void*>(node)));
-  return static_cast<CUgraph>(const_cast<void*>(parent));
+  void* const node = const_cast<void*>(objects.owner(objects.known_id(Kind::kGraph, graph)));
+  if (node == nullptr || node == graph) return Place();
+  void* const parent = const_cast<void*>(objects.owner(objects.known_id(Kind::kNode, node)));
+  return {static_cast<CUgraph>(parent), static_cast<CUgraphNode>(node)};
+}
+
+Graphs::Place Graphs::place_of(Executor& executor, CUgraph graph) const {
+  const auto it = moved_.find(graph);
+  return it != moved_.end() ? it->second : place_of_id(executor, graph);
 }
 
 bool Graphs::is_within(Executor& executor, CUgraph graph, CUgraph other) const {
-  constexpr int kDepthMax = 64;  // a driver may go through them by recursion
   for (int depth = 0; depth < kDepthMax; ++depth) {
     if (graph == other) return true;
-    graph = parent_of(executor, graph);
+    graph = place_of(executor, graph).parent;
     if (graph == nullptr) return false;
   }
   return true;
@@ -35,7 +42,28 @@ bool Graphs::is_within(Executor& executor, CUgraph graph, CUgraph other) const {
 
 bool Graphs::is_clients(Executor& executor, uint64_t id, CUgraph graph) const {
   return executor.objects().owner(id) == graph && moved_.count(graph) == 0 &&
-         !captures_into(graph) && !executor.streams().captures_into(graph);
+         captured_.count(graph) == 0 && !captures_inside(executor, graph);
+}
+
+bool Graphs::captures_inside(Executor& executor, CUgraph graph) const {
+  for (CUgraph taken : executor.streams().graphs_in_capture()) {
+    if (is_within(executor, taken, graph)) return true;
+  }
+  return false;
+}
+
+bool Graphs::captures_below(Executor& executor, CUgraphNode node) const {
+  for (CUgraph taken : executor.streams().graphs_in_capture()) {
+    int depth = 0;
+    while (taken != nullptr && depth < kDepthMax) {
+      const Place place = place_of(executor, taken);
+      if (place.node == node) return true;
+      taken = place.parent;
+      ++depth;
+    }
+    if (depth == kDepthMax) return true;
+  }
+  return false;
 }
 
 bool Graphs::has_references(uint64_t object, CUgraph graph, uint64_t count) const {

@@ -42,22 +42,32 @@ class Graphs {
   bool drop_references(uint64_t object, CUgraph graph, uint64_t count);
   void forget_object(uint64_t object) { references_.erase(object); }
 
-  // The graph belongs to a node from now on, whatever ids it has.
-  void moved(CUgraph graph, CUgraph parent) { moved_[graph] = parent; }
+  // The graph belongs to this node of another graph from now on, whatever ids it has.
+  void moved(CUgraph graph, CUgraph parent, CUgraphNode node) { moved_[graph] = {parent, node}; }
   // Is `graph` the other graph, or inside of it? True also when it lies too deep.
   bool is_within(Executor& executor, CUgraph graph, CUgraph other) const;
   // May the client destroy or move the graph that it names so? Not if it belongs to a node, and not
   // while a stream captures into it.
   bool is_clients(Executor& executor, uint64_t id, CUgraph graph) const;
+  // Does a stream capture into this graph or one inside of it, or into one that ends with this
+  // node? The driver would go on using what it had ended.
+  bool captures_inside(Executor& executor, CUgraph graph) const;
+  bool captures_below(Executor& executor, CUgraphNode node) const;
 
   // A graph is gone.
   void forget(Executor& executor, CUgraph graph);
 
  private:
-  CUgraph parent_of(Executor& executor, CUgraph graph) const;  // null: none
+  struct Place {
+    CUgraph parent = nullptr;
+    CUgraphNode node = nullptr;
+  };
+  static Place place_of_id(Executor& executor, CUgraph graph);
+  // What a graph belongs to; null: nothing.
+  Place place_of(Executor& executor, CUgraph graph) const;
 
   std::unordered_set<CUgraph> captured_;
-  std::unordered_map<CUgraph, CUgraph> moved_;  // to where
+  std::unordered_map<CUgraph, Place> moved_;  // to where
   std::unordered_map<CUgraphConditionalHandle, CUgraph> conditions_;
   std::unordered_map<uint64_t, std::map<CUgraph, uint64_t>> references_;  // by a user object's id
 };

@@ -58,5 +58,59 @@ void run_sessions(const char* handles) {
 TEST(Lifetimes, RandomCallsGiveNoStaleHandleToTheDriver) { run_sessions("checked"); }
 TEST(Lifetimes, NorWhenTheDriverUsesHandlesAgain) { run_sessions("reused"); }
 
+template <typename Request>
+void add(std::vector<uint8_t>* lane, const Request& request) {
+  append_call(lane, request, 1, static_cast<uint32_t>(lane->size()) + 2);
+}
+
+// A graph that belongs to a node ends with the node, also while a stream captures into it.
+void capture_into_what_ends(bool with_its_node) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
+  ASSERT_NE(driver, nullptr);
+  const auto graph = [](uint32_t index) { return api::make_id(Kind::kGraph, 0, 1, index); };
+  std::vector<uint8_t> lane;
+  wire::cuda::primary_retain_request retain;
+  retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+  append_call(&lane, retain, 0, 1);
+  wire::cuda::cuGraphCreate_request made;
+  for (uint32_t index = 1; index <= 2; ++index) {
+    made.phGraph = graph(index);
+    add(&lane, made);
+  }
+  wire::cuda::graph_moved_child_node_request move;
+  move.graph = graph(1);
+  move.child = graph(2);
+  move.node = api::make_id(Kind::kNode, 0, 1, 1);
+  add(&lane, move);
+  wire::cuda::stream_create_request stream;
+  stream.stream = api::make_id(Kind::kStream, 0, 1, 1);
+  stream.flags = CU_STREAM_NON_BLOCKING;
+  add(&lane, stream);
+  wire::cuda::capture_begin_to_graph_request begin;
+  begin.stream = stream.stream;
+  begin.graph = graph(2);
+  add(&lane, begin);
+  wire::cuda::cuGraphDestroy_request destroy;
+  wire::cuda::cuGraphDestroyNode_request destroy_node;
+  destroy.hGraph = graph(1);
+  destroy_node.hNode = move.node;
+  if (with_its_node)
+    add(&lane, destroy_node);
+  else
+    add(&lane, destroy);
+  wire::cuda::capture_end_request end;
+  end.stream = stream.stream;
+  end.graph = graph(3);
+  add(&lane, end);
+  for (uint32_t index = 3; index >= 1; --index) {
+    destroy.hGraph = graph(index);
+    add(&lane, destroy);
+  }
+  run_lane(driver.get(), lane.data(), lane.size());
+}
+
+TEST(Lifetimes, AGraphIsNotEndedWhileAStreamCapturesInside) { capture_into_what_ends(false); }
+TEST(Lifetimes, NorIsTheNodeThatHasIt) { capture_into_what_ends(true); }
+
 }  // namespace
 }  // namespace tendril::worker::cuda

@@ -65,6 +65,20 @@ uint64_t Streams::nodes_captured() {
   return sum;
 }
 
+bool Streams::captures_into_clients(CUstream stream) const {
+  return std::any_of(captures_.begin(), captures_.end(), [stream](const Capture& one) {
+    return one.stream == stream && one.graph != nullptr;
+  });
+}
+
+std::vector<CUgraph> Streams::graphs_in_capture() const {
+  std::vector<CUgraph> graphs;
+  for (const Capture& one : captures_) {
+    if (one.graph != nullptr) graphs.push_back(one.graph);
+  }
+  return graphs;
+}
+
 bool Streams::ask_whether_captures(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||

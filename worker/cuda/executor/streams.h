@@ -28,6 +28,10 @@ class Streams {
   bool capture_ends(CUstream stream);  // false: it did not capture
   // Does a capture add to this graph? Then the driver still uses it.
   bool captures_into(CUgraph graph) const;
+  // Does the stream capture into a graph of the program's, and not into one of the driver's?
+  bool captures_into_clients(CUstream stream) const;
+  // The program's graphs that take captures now.
+  std::vector<CUgraph> graphs_in_capture() const;
   bool capturing() const { return !captures_.empty(); }
   // Of all graphs that streams capture into.
   uint64_t nodes_captured();
