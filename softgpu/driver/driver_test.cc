@@ -269,6 +269,27 @@ TEST_F(Driver, FreedMemoryFaults) {
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
+TEST_F(Driver, NobodyJoinsACaptureThatIsOver) {
+  CUstream stream, other;
+  CUevent event;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  OK(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));  // goes on meanwhile
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuEventRecord(event, stream));
+  CUgraph graph, none;
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuStreamWaitEvent(stream, event, 0));
+  CUstreamCaptureStatus status;
+  OK(cuStreamIsCapturing(stream, &status));
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(cuStreamEndCapture(stream, &none), CUDA_ERROR_ILLEGAL_STATE);
+  OK(cuGraphDestroy(graph));
+  OK(cuStreamEndCapture(other, &graph));
+  OK(cuGraphDestroy(graph));
+}
+
 TEST_F(Driver, CaptureReplays) {
   CUstream stream, joined;
   CUevent fork, join;

@@ -56,6 +56,7 @@ bool unjoined(const Capture& capture, const Stream& origin) {
 }
 
 void leave(Capture& capture) {
+  capture.over = true;
   for (const auto& weak : capture.joined)
     if (StreamPtr stream = weak.lock()) {
       stream->capture.reset();

@@ -127,7 +127,8 @@ CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const Contex
   if (any_capture()) {
     std::lock_guard guard(capture_lock());
     bool external = flags == CU_EVENT_WAIT_EXTERNAL;
-    if (record && record->capture && !external) {
+    // Nobody joins a capture that is over: its graph is the program's.
+    if (record && record->capture && !record->capture->over && !external) {
       if (record->capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       if (stream->is_legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       if (stream->capture && stream->capture != record->capture) {

@@ -25,6 +25,7 @@ struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;
   bool invalidated = false;
+  bool over = false;  // events that were recorded in it still know it
   std::weak_ptr<Stream> origin;
   std::vector<std::weak_ptr<Stream>> joined;  // all streams in it, the origin too
   std::vector<std::shared_ptr<GraphNode>>
