@@ -213,7 +213,7 @@ TEST(DeviceLogin, AddressesAreTheProvidersOwn) {
 
 TEST(DeviceLogin, CodesAndTokensAreReadStrictly) {
   auto code = read_device_code(R"({"device_code":"d","user_code":"U","interval":1e9,)"
-                                     R"("expires_in":-5,"verification_uri":"https://p.org"})");
+                               R"("expires_in":-5,"verification_uri":"https://p.org"})");
   ASSERT_TRUE(code.ok());
   EXPECT_EQ(code->every_s, 60);
   EXPECT_EQ(code->expires_s, 1);
