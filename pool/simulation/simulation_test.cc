@@ -82,7 +82,7 @@ TEST(Simulation, NothingFails) {
   WorldOptions options;
   options.length_ns = 6 * kHour;
   options.servers = 12;
-  seeds(options, 1, is_long() ? 3 : 1);
+  seeds(options, 2, is_long() ? 40 : 2);
 }
 
 TEST(Simulation, OnlyAdministratorsAct) {
