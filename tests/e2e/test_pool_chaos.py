@@ -114,6 +114,8 @@ class Deeds:
         *("cut_scheduler", "cut_users", "hold_users", "apply_policy", *STORE),
     ]
 
+    UNDONE_LAST = ["fill_store", "drain_server"]  # that needs a quorum, and a store with room
+
     def __init__(self, lab, etcd, faults):
         self.lab, self.etcd, self.faults = lab, etcd, faults
 
@@ -297,7 +299,7 @@ class Plan(unittest.TestCase):
 class Chaos(unittest.TestCase):
     def setUp(self):
         print(f"pool: TENDRIL_POOL_SEED={SEED} cycles {CYCLES} servers {SERVERS}", file=sys.stderr)
-        self.faults, self.counts, self.problems = Faults(), {}, []
+        self.faults, self.counts, self.problems, self.left = Faults(), {}, [], None
         self.etcd = self.enterContext(Etcd()) if Etcd.PRESENT else None
         if self.etcd is None:
             print("pool: no etcd here: the schedulers share SQLite", file=sys.stderr)
@@ -334,16 +336,16 @@ class Chaos(unittest.TestCase):
     # ---- those who break it ----
 
     def cycle(self, number, step):
-        undos = []
+        undos, last = [], Deeds.UNDONE_LAST
         try:
             for name, seed in step.deeds:
                 what, undo = self.deeds.do(name, seed)
-                undos.append(undo)
+                undos.insert(0, (last.index(name) if name in last else -1, undo))
                 print(f"pool: cycle {number}: {what}, {step.rest_s:.1f} s", file=sys.stderr)
             time.sleep(step.rest_s)
             self.check_books()
         finally:
-            for undo in reversed(undos):
+            for _, undo in sorted(undos, key=lambda each: each[0]):
                 undo()
 
     # ---- what must hold ----
@@ -366,7 +368,8 @@ class Chaos(unittest.TestCase):
         return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] in "TZ"
 
     def settled(self):
-        return not self.lab.leases() and not self.lab.waiting()
+        self.left = self.lab.leases() + self.lab.waiting()
+        return not self.left
 
     def test_chaos(self):
         seeds = random.Random(-SEED)
@@ -382,7 +385,10 @@ class Chaos(unittest.TestCase):
             for user in users:
                 user.join(150)
         self.assertEqual(self.problems, [])
-        eventually(lambda: quietly(self.settled), 40, "the end of all leases")
+        try:  # what a killed client has not claimed lasts for a minute
+            eventually(lambda: quietly(self.settled), 75, "the end of all leases")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.left}") from late
         for server in self.lab.servers:
             eventually(lambda server=server: not server.leases(), 20, f"{server.name} empty")
         self.assertGreaterEqual(self.counts.get(DONE, 0), CYCLES // 2, self.counts)

@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 from harness import TENDRIL, Pool, clean_environment, eventually, tendril
+from pools import quietly
 
 POLICY = """
 [pool]
@@ -26,7 +27,7 @@ user_classes = ["normal"]
 class Service(unittest.TestCase):
     def test_a_policy_is_applied_shown_and_refused(self):
         with Pool(policy=POLICY) as pool:
-            eventually(lambda: pool.command("status")["policy_revision"] == 1)
+            eventually(lambda: quietly(lambda: pool.command("status")["policy_revision"] == 1))
             self.assertIn("max_wall", pool.command("show")["policy"])
             pool.write("new.toml", POLICY.replace('"1d"', '"2d"'))
             path = os.path.join(pool.folder, "new.toml")
@@ -42,7 +43,7 @@ class Service(unittest.TestCase):
 
     def test_tables(self):
         with Pool() as pool:
-            eventually(lambda: pool.command("status")["term"] == 1)
+            eventually(lambda: quietly(lambda: pool.command("status")["term"] == 1))
             status, out, err = tendril("queue", TENDRIL_SERVERS=pool.endpoint)
             self.assertEqual((status, out), (0, "nobody waits\n"), err)
             status, out, err = tendril("pool", "status", TENDRIL_SERVERS=pool.endpoint)
@@ -54,7 +55,7 @@ class Service(unittest.TestCase):
 
     def test_a_standby_takes_over(self):
         with Pool("--name", "pool1") as first:
-            eventually(lambda: first.command("status")["term"] == 1)
+            eventually(lambda: quietly(lambda: first.command("status")["term"] == 1))
             store = "sqlite:" + os.path.join(first.folder, "pool.db")
             with Pool("--name", "pool2", store=store) as second:
                 status, _, err = tendril("queue", TENDRIL_SERVERS=second.endpoint)
