@@ -82,7 +82,7 @@ TEST(Simulation, NothingFails) {
   WorldOptions options;
   options.length_ns = 6 * kHour;
   options.servers = 12;
-  seeds(options, 2, is_long() ? 40 : 2);
+  seeds(options, 5, is_long() ? 6 : 5);
 }
 
 TEST(Simulation, OnlyAdministratorsAct) {
