@@ -72,10 +72,12 @@ endfunction()
 
 # Files that share a name with another file of their library, in namespaces without a name.
 set(TENDRIL_QUICK_ALONE
-  view/pool.cc transport/sealed/wide_gcm.cc transport/sealed/records.cc
+  view/json.cc pool/replay/queue_replay.cc pool/simulation/rule_checks.cc
+  transport/sealed/wide_gcm.cc transport/sealed/records.cc
   session/lane/service.cc session/lane/service_bulk.cc scheduler/store_thread.cc
   pool/filter/pattern.cc identity/providers.cc daemon/sessions_attach.cc daemon/probe.cc
   daemon/packed_servers.cc cli/servers.cc cli/queueing.cc client/core/lessor.cc
+  client/cuda/nccl/door.cc client/cuda/graph/graph_node.cc
   softgpu/ptx/handlers/handlers_image.cc softgpu/ptx/handlers/handlers_matrix.cc)
 
 # Compiles the libraries of these rooms several files at a time, because most of a file's time goes

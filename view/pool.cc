@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "view/json_fields.h"
 #include "view/table.h"
 #include "view/text.h"
 
@@ -17,19 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& part(const Json& from, const char* key) {
-  static const Json none;
-  if (!from.is_object()) return none;
-  const auto found = from.find(key);
-  return found == from.end() ? none : *found;
-}
 std::string text(const Json& from, const char* key) {
   const Json& value = part(from, key);
   return value.is_string() ? safe(value.get<std::string>()) : std::string();
-}
-double number(const Json& from, const char* key) {
-  const Json& value = part(from, key);
-  return value.is_number() ? value.get<double>() : 0;
 }
 std::string whole(const Json& from, const char* key) {
   return part(from, key).is_number() ? base::format("%.0f", number(from, key)) : "-";

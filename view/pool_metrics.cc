@@ -2,8 +2,7 @@
 // See pool_metrics.h.
 #include "view/pool_metrics.h"
 
-#include <nlohmann/json.hpp>
-
+#include "view/json_fields.h"
 #include "view/metric_family.h"
 
 namespace tendril::view {
@@ -11,15 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& part(const Json& from, const char* key) {
-  static const Json none;
-  const auto found = from.is_object() ? from.find(key) : from.end();
-  return found == from.end() ? none : *found;
-}
-double number(const Json& from, const char* key) {
-  const Json& value = part(from, key);
-  return value.is_boolean() ? value.get<bool>() : value.is_number() ? value.get<double>() : 0;
-}
 double seconds(const Json& from, const char* key) { return number(from, key) / 1e9; }
 std::string named(const char* name, const Json& from, const char* key) {
   const Json& value = part(from, key);

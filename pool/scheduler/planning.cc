@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kClockStepS = 2;  // more than rounding makes
 
-std::string cut(std::string text) {
+std::string cut_news(std::string text) {
   if (text.size() > wire::kNewsTextBytesMax) text.resize(wire::kNewsTextBytesMax);
   return text;
 }
@@ -201,16 +201,16 @@ wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waitin
   } else if (!may_plan(&why)) {
     news.text = "nothing starts now: " + why;
   }
-  news.text = cut(std::move(news.text));
+  news.text = cut_news(std::move(news.text));
   if (!job.stored) return news;
   if (waiting != nullptr && job.stage == Stage::kWaiting) {
     news.place = waiting->place;
     news.of = waiting->of;
-    news.queue = cut(class_name(waiting->gpu_class) + " (account " + job.account + ")");
-    news.reason = cut(reason_text(waiting->reason, waiting->text));
-    news.start = cut(start_text(*waiting));
+    news.queue = cut_news(class_name(waiting->gpu_class) + " (account " + job.account + ")");
+    news.reason = cut_news(reason_text(waiting->reason, waiting->text));
+    news.start = cut_news(start_text(*waiting));
   } else if (job.stage == Stage::kWaiting && !job.parked.empty()) {
-    news.reason = cut(parked_text(job));
+    news.reason = cut_news(parked_text(job));
   } else if (job.stage > Stage::kWaiting && news.text.empty()) {
     news.text = "its servers are being asked";
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kLeastShare = 50'000;  // a shrunk lease keeps this much at least
 constexpr uint32_t kShrunkPart = 4;       // and a quarter of what it was granted
 
-std::string cut(const std::string& text) {
+std::string cut_text(const std::string& text) {
   return text.size() <= wire::kPoolTextBytesMax ? text : text.substr(0, wire::kPoolTextBytesMax);
 }
 
@@ -147,7 +147,7 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
   wire::Order told;
   told.kind = wire::OrderKind::kNotice;
   told.notice = notice_of(action);
-  told.text = cut(action.text);
+  told.text = cut_text(action.text);
   told.in_s = action.next_s;
   const uint32_t granted = job.request.slice.share_millionths != 0
                                ? job.request.slice.share_millionths
@@ -182,7 +182,7 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
 void Scheduler::State::end_job(Job& job, const std::string& why) {
   if (job.stage == Stage::kEnding) return;
   set_stage(job, Stage::kEnding, 0);
-  job.end_why = cut(why);
+  job.end_why = cut_text(why);
   tell_end(job);
 }
 

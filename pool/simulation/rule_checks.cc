@@ -178,7 +178,7 @@ void RuleChecks::sweep() {
 void RuleChecks::limits(const Sums& sums) {
   ++counts_.limits;
   for (const auto& [key, held] : sums.accounts) {
-    const auto [account, gpu_class] = key;
+    const auto account = key.first, gpu_class = key.second;
     const uint64_t most = most_since(held.oldest_ns, [&](const PoolPolicy& then) {
       return then.accounts[account].limit[gpu_class];
     });
@@ -229,7 +229,7 @@ void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
   const auto account = policy().account(mine.entry.account);
   const auto user_class = policy().user_class(mine.entry.user_class);
   if (!account || !user_class || gpu_class == kNoClass || !is_calm(kHeardNs)) return;
-  uint64_t capacity = 0, counted = 0, all = 0, all_held = 0;
+  uint64_t capacity = 0, counted = 0, all = 0;
   std::map<uint32_t, uint64_t> held, needed;
   for (size_t i = 0; i < world_->server_count(); ++i) {
     const FakeServer& server = world_->server(i);
@@ -267,7 +267,6 @@ void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
       continue;
     const uint64_t its = std::max(held[of], kept);
     all += its;
-    all_held += held[of];
     if (each.parent != kNoAccount) needed[each.parent] += its;
   }
   const uint32_t parent = policy().accounts[*account].parent;

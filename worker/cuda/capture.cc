@@ -19,9 +19,13 @@ const CUgraphEdgeData* edges_of(Scope& scope, const wire::Bytes& bytes, size_t c
 // Marks the work that streams have now. Once a stream captures, that is impossible.
 void before(Executor& executor) { executor.gate().mark_everything(); }
 
-CUresult begun(Executor& executor, CUresult result, CUstream stream, CUgraph graph) {
-  if (result == CUDA_SUCCESS) executor.streams().capture_begins(stream, graph);
-  return result;
+// `id`: of the stream. A default stream has no owner, and is the current context's.
+CUresult begun(Executor& executor, CUresult result, CUstream stream, uint64_t id, CUgraph graph) {
+  if (result != CUDA_SUCCESS) return result;
+  const void* context = executor.objects().owner(id);
+  if (context == nullptr && executor.context() != nullptr) context = executor.context()->context;
+  executor.streams().capture_begins(stream, graph, context);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -34,7 +38,7 @@ CUresult handle(Executor& executor, const wire::cuda::capture_begin_request& req
   before(executor);
   return begun(executor,
                executor.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-               stream, nullptr);
+               stream, request.stream, nullptr);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::capture_begin_to_graph_request& request,
@@ -50,7 +54,7 @@ CUresult handle(Executor& executor, const wire::cuda::capture_begin_to_graph_req
       executor,
       executor.driver().cuStreamBeginCaptureToGraph(
           stream, graph, nodes, edges, request.dependencies.count, CU_STREAM_CAPTURE_MODE_RELAXED),
-      stream, graph);
+      stream, request.stream, graph);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::capture_end_request& request,

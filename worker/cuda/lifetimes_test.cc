@@ -109,6 +109,35 @@ void capture_into_what_ends(bool with_its_node) {
   run_lane(driver.get(), lane.data(), lane.size());
 }
 
+// A client may use the index of a stream again before the stream has ended. The stream then has no
+// id, and ends with its context, also if it captures.
+TEST(Lifetimes, AStreamWithoutAnIdThatCapturesEndsWithItsContext) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
+  ASSERT_NE(driver, nullptr);
+  std::vector<uint8_t> lane;
+  wire::cuda::primary_retain_request retain;
+  retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+  append_call(&lane, retain, 0, 1);
+  wire::cuda::stream_create_request stream;
+  wire::cuda::capture_begin_request begin;
+  for (const uint32_t generation : {1, 2}) {
+    stream.stream = api::make_id(Kind::kStream, 0, generation, 1);
+    stream.flags = CU_STREAM_NON_BLOCKING;
+    add(&lane, stream);
+    begin.stream = stream.stream;
+    if (generation == 1) add(&lane, begin);
+  }
+  add(&lane, wire::cuda::primary_reset_request());
+  append_call(&lane, retain, 0, static_cast<uint32_t>(lane.size()) + 2);
+  add(&lane, stream);
+  add(&lane, begin);
+  wire::cuda::capture_end_request end;
+  end.stream = stream.stream;
+  end.graph = api::make_id(Kind::kGraph, 0, 1, 1);
+  add(&lane, end);
+  run_lane(driver.get(), lane.data(), lane.size());
+}
+
 TEST(Lifetimes, AGraphIsNotEndedWhileAStreamCapturesInside) { capture_into_what_ends(false); }
 TEST(Lifetimes, NorIsTheNodeThatHasIt) { capture_into_what_ends(true); }
 

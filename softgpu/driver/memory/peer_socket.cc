@@ -21,7 +21,7 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x54454e4452494c48;  // distinguishes our handles from arbitrary bytes
+constexpr uint64_t kTokenMagic = 0x54454e4452494c48;  // distinguishes our handles from arbitrary bytes
 constexpr timeval kPatience = {2, 0};  // for a peer on this machine that has nothing else to do
 
 struct Address {
@@ -118,7 +118,7 @@ uint64_t served_nonce() {
 }  // namespace
 
 bool make_token(PeerKind kind, PeerToken* token) {
-  token->magic = kMagic;
+  token->magic = kTokenMagic;
   token->kind = kind;
   token->pid = getpid();
   token->nonce = served_nonce();
@@ -127,7 +127,7 @@ bool make_token(PeerKind kind, PeerToken* token) {
 
 bool read_token(const void* handle, PeerKind kind, PeerToken* token) {
   memcpy(token, handle, sizeof *token);
-  return token->magic == kMagic && token->kind == kind;
+  return token->magic == kTokenMagic && token->kind == kind;
 }
 
 int fetch_file(const PeerToken& token, uint64_t* offset) {

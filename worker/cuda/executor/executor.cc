@@ -396,6 +396,7 @@ void Executor::empty_context(WorkerContext* context) {
   if (context->context != nullptr) forget_code(*this, context->context);
   image_objects_->forget_context(*this, context->context);
   objects_.end(context->context);
+  if (streams_.captures_end_with(context->context)) graphs_->capture_lost(*this);
   context->touched.clear();  // its streams are gone
   context->touched_last = nullptr;
   context->untold = false;

@@ -36,14 +36,19 @@ void Streams::forget(CUstream stream) {
   });
 }
 
-void Streams::capture_begins(CUstream stream, CUgraph graph) {
+void Streams::capture_begins(CUstream stream, CUgraph graph, const void* context) {
   capture_ends(stream);
-  captures_.push_back({stream, graph});
+  captures_.push_back({stream, graph, context});
 }
 
 bool Streams::capture_ends(CUstream stream) {
   const auto of_stream = [stream](const Capture& one) { return one.stream == stream; };
   return std::erase_if(captures_, of_stream) != 0;
+}
+
+bool Streams::captures_end_with(const void* context) {
+  const auto of_context = [context](const Capture& one) { return one.context == context; };
+  return std::erase_if(captures_, of_context) != 0;
 }
 
 bool Streams::captures_into(CUgraph graph) const {

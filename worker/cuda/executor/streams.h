@@ -22,10 +22,13 @@ class Streams {
   void forget(CUstream stream);
 
   // A stream that captures must not be asked anything. `graph`: the program's, which takes the
-  // capture; null: the driver makes one.
-  void capture_begins(CUstream stream, CUgraph graph);
+  // capture; null: the driver makes one. `context`: the stream ends with it.
+  void capture_begins(CUstream stream, CUgraph graph, const void* context);
   // The capture is over, perhaps because the stream is.
   bool capture_ends(CUstream stream);  // false: it did not capture
+  // The context is gone with its streams, also with those that had lost their ids. False: none of
+  // them captured.
+  bool captures_end_with(const void* context);
   // Does a capture add to this graph? Then the driver still uses it.
   bool captures_into(CUgraph graph) const;
   // Does the stream capture into a graph of the program's, and not into one of the driver's?
@@ -60,6 +63,7 @@ class Streams {
   struct Capture {
     CUstream stream;
     CUgraph graph;
+    const void* context;
   };
   std::vector<Capture> captures_;
   bool some_apart_ = false;  // there has been a stream apart
