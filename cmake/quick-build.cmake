@@ -77,7 +77,6 @@ set(TENDRIL_QUICK_ALONE
   session/lane/service.cc session/lane/service_bulk.cc scheduler/store_thread.cc
   pool/filter/pattern.cc identity/providers.cc daemon/sessions_attach.cc daemon/probe.cc
   daemon/packed_servers.cc cli/servers.cc cli/queueing.cc client/core/lessor.cc
-  client/cuda/nccl/door.cc client/cuda/graph/graph_node.cc
   softgpu/ptx/handlers/handlers_image.cc softgpu/ptx/handlers/handlers_matrix.cc)
 
 # Compiles the libraries of these rooms several files at a time, because most of a file's time goes

@@ -184,6 +184,12 @@ Object* find_object(Kind kind, uint64_t handle) {
   }
 }
 
+CUresult need_object(Kind kind, uint64_t handle, Object** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = find_object(kind, handle);
+  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
+}
+
 CUresult no_object(Kind kind) {
   switch (kind) {
     case Kind::kContext:

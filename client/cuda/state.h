@@ -338,10 +338,15 @@ Function* find_function(CUfunction function);
 // Parameter layout and attributes. One round trip the first time. Null: see *error.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
 
+// Of calls that need no current context.
+inline constexpr const Context* kNoContext = nullptr;
+
 // What a driver answers to something that is not a handle, such as null. Measured on an H200.
 CUresult no_object(Kind kind);
 // The record of any kind, or null.
 Object* find_object(Kind kind, uint64_t handle);
+// The same, with what a driver answers if there is none.
+CUresult need_object(Kind kind, uint64_t handle, Object** out);
 Object* create_object(Kind kind, Session* session, Context* context);
 void destroy_object(Kind kind, Object* object);
 // The record for an object whose id the worker chose. Made if it does not exist yet.

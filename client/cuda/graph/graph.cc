@@ -24,12 +24,6 @@ struct KernelNodeParams {
 
 namespace {
 
-CUresult need(Kind kind, uint64_t handle, Object** out) {
-  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = find_object(kind, handle);
-  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
-}
-
 CUgraphNode node_handle(Session* session, uint64_t wire_id) {
   Object* node = wire_id != 0 ? known_object(Kind::kNode, session, nullptr, wire_id) : nullptr;
   return node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr;
@@ -43,7 +37,7 @@ using wire::cuda::NodeChange;
 CUresult list(GraphListKind list_kind, Kind kind, uint64_t handle, CUgraphNode* from,
               CUgraphNode* to, CUgraphEdgeData* edges, size_t* count) {
   Object* object = nullptr;
-  TENDRIL_TRY(need(kind, handle, &object));
+  TENDRIL_TRY(need_object(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_list_request request;
   wire::cuda::graph_list_reply reply;
@@ -168,12 +162,12 @@ CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& request, const 
 CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
                          size_t count, const KernelNode& k) {
   Object* graph = nullptr;
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<uint64_t> ids;
   for (size_t i = 0; i < count; ++i) {
     Object* node = nullptr;
-    TENDRIL_TRY(need(Kind::kNode, handle_value(dependencies[i]), &node));
+    TENDRIL_TRY(need_object(Kind::kNode, handle_value(dependencies[i]), &node));
     ids.push_back(node->wire_id);
   }
   ResolvedKernel kernel;
@@ -196,7 +190,7 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
 
 CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
   Object* node = nullptr;
-  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  TENDRIL_TRY(need_object(Kind::kNode, handle_value(hNode), &node));
   ResolvedKernel kernel;
   TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
   wire::cuda::graph_kernel_node_request request;
@@ -207,8 +201,8 @@ CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
 
 CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
   Object *node = nullptr, *found = nullptr;
-  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
-  TENDRIL_TRY(need(Kind::kExec, handle_value(hExec), &found));
+  TENDRIL_TRY(need_object(Kind::kNode, handle_value(hNode), &node));
+  TENDRIL_TRY(need_object(Kind::kExec, handle_value(hExec), &found));
   auto* exec = static_cast<Exec*>(found);
   ResolvedKernel kernel;
   TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
@@ -251,7 +245,7 @@ void tell_function(CUfunction function, CUkernel kernel, CUcontext context,
 template <typename Params>
 CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   Object* node = nullptr;
-  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  TENDRIL_TRY(need_object(Kind::kNode, handle_value(hNode), &node));
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -332,7 +326,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
   Stream* upload = nullptr;
   Object* graph = nullptr;
   TENDRIL_TRY(require_context(&context));
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(context_on_server(graph->session, &context));
   if (params != nullptr) TENDRIL_TRY(require_stream(context, params->hUploadStream, &upload));
@@ -497,8 +491,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
   Object *exec = nullptr, *graph = nullptr;
-  TENDRIL_TRY(need(Kind::kExec, handle_value(hGraphExec), &exec));
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  TENDRIL_TRY(need_object(Kind::kExec, handle_value(hGraphExec), &exec));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(hGraph), &graph));
   if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_update_request request;
   wire::cuda::graph_update_reply reply;

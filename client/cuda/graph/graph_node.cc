@@ -29,12 +29,6 @@ namespace {
 
 using wire::cuda::NodeChange;
 
-CUresult need(Kind kind, uint64_t handle, Object** out) {
-  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = find_object(kind, handle);
-  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
-}
-
 // A node to add, or to change in its graph (no exec) or in an executable graph.
 struct Place {
   CUgraphNode* out = nullptr;  // kAdd
@@ -56,23 +50,23 @@ struct Resolved {
 CUresult resolve(const Place& place, Resolved* resolved) {
   Object* object = nullptr;
   if (place.node != nullptr) {
-    TENDRIL_TRY(need(Kind::kNode, handle_value(place.node), &object));
+    TENDRIL_TRY(need_object(Kind::kNode, handle_value(place.node), &object));
     resolved->session = object->session;
     resolved->node = object->wire_id;
     resolved->change = NodeChange::kSetInNode;
     if (place.exec == nullptr) return CUDA_SUCCESS;
-    TENDRIL_TRY(need(Kind::kExec, handle_value(place.exec), &object));
+    TENDRIL_TRY(need_object(Kind::kExec, handle_value(place.exec), &object));
     resolved->exec = object->wire_id;
     resolved->change = NodeChange::kSetInExec;
     return CUDA_SUCCESS;
   }
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(place.graph), &object));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(place.graph), &object));
   if (place.out == nullptr || (place.count != 0 && place.dependencies == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   resolved->session = object->session;
   resolved->graph = object->wire_id;
   for (size_t i = 0; i < place.count; ++i) {
-    TENDRIL_TRY(need(Kind::kNode, handle_value(place.dependencies[i]), &object));
+    TENDRIL_TRY(need_object(Kind::kNode, handle_value(place.dependencies[i]), &object));
     resolved->dependencies.push_back(object->wire_id);
   }
   return CUDA_SUCCESS;
@@ -120,7 +114,7 @@ CUresult localize_end(Session* session, Context* context, CUmemorytype type, uin
       if (process()->ranges.find(device, &range) && !range.host()) return CUDA_SUCCESS;
       return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, context, device, bytes, use);
     case CU_MEMORYTYPE_ARRAY:
-      TENDRIL_TRY(need(Kind::kArray, handle_value(*array), &object));
+      TENDRIL_TRY(need_object(Kind::kArray, handle_value(*array), &object));
       *array = reinterpret_cast<CUarray>(object->wire_id);
       return CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
@@ -304,7 +298,7 @@ CUresult child_node(const Place& place, const CUDA_CHILD_GRAPH_NODE_PARAMS& chil
   Resolved resolved;
   Object* graph = nullptr;
   TENDRIL_TRY(resolve(place, &resolved));
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(child.graph), &graph));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(child.graph), &graph));
   if (graph->session != resolved.session) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_moved_child_node_request request;
   wire::cuda::graph_moved_child_node_reply answer;
@@ -434,7 +428,7 @@ Place change(CUgraphNode node, CUgraphExec exec) {
 // Asks the worker about a node. The reply lives until the thread's next call.
 template <typename Request, typename Answer>
 CUresult ask(CUgraphNode hNode, const void* out, Object** node, Answer* reply) {
-  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), node));
+  TENDRIL_TRY(need_object(Kind::kNode, handle_value(hNode), node));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Request m;
   m.node = (*node)->wire_id;
@@ -531,7 +525,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
                                         unsigned int flags) {
   Object* graph = nullptr;
   Context* context = nullptr;
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  TENDRIL_TRY(need_object(Kind::kGraph, handle_value(hGraph), &graph));
   if (pHandle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(context_of_node(ctx, &context));
   wire::cuda::graph_conditional_handle_request request;

@@ -24,7 +24,6 @@ struct OpenImports {
 namespace {
 
 constexpr int kTriesMax = 8;
-const Context* const kNoContext = nullptr;
 
 CUresult explain(const char* call, CUresult result) {
   if (result != CUDA_ERROR_NOT_PERMITTED) return result;

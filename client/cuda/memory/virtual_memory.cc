@@ -29,7 +29,6 @@ struct Physicals {
 namespace {
 
 constexpr uint64_t kFillerMost = 1u << 30;  // of addresses, which cost nothing
-const Context* const kNoContext = nullptr;
 
 using Physical = Physicals::One;
 

@@ -17,8 +17,6 @@ namespace {
 using api::nccl::Element;
 using api::nccl::What;
 
-constexpr const Context* kNoContext = nullptr;
-
 // What NCCL answers where the driver or the session failed.
 ncclResult_t result_of(CUresult result) {
   switch (result) {

@@ -21,7 +21,8 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kTokenMagic = 0x54454e4452494c48;  // distinguishes our handles from arbitrary bytes
+constexpr uint64_t kTokenMagic =
+    0x54454e4452494c48;                // distinguishes our handles from arbitrary bytes
 constexpr timeval kPatience = {2, 0};  // for a peer on this machine that has nothing else to do
 
 struct Address {
