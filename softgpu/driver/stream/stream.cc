@@ -174,15 +174,6 @@ SOFT(cuStreamGetDevice)(CUstream hStream, CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-SOFT(cuStreamGetGreenCtx)(CUstream hStream, CUgreenCtx* phCtx) {
-  StreamPtr stream;
-  ContextPtr context;
-  if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
-  *phCtx = nullptr;
-  return CUDA_SUCCESS;
-}
-
 SOFT(cuStreamGetAttribute)(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
   StreamPtr stream;
   ContextPtr context;
