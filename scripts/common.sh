@@ -54,7 +54,8 @@ build() { # PRESET [TARGET...]
 }
 
 # Runs ctest in a folder of a build and adds every test to the results. One more at once than there
-# are jobs, because most tests wait for something. NAME FOLDER [ctest options]
+# are jobs, because most tests wait for something. Several may run at once: what one says and adds
+# stays together. NAME FOLDER [ctest options]
 run_ctest() {
   local name=$1 folder=$2 status=0 began=$SECONDS
   shift 2
@@ -63,9 +64,11 @@ run_ctest() {
   ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j $((jobs + 1)) \
     --output-on-failure --output-junit "$logs/$name.xml" "$@" \
     >"$logs/$name.log" 2>&1 </dev/null || status=$?
-  python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" >>"$results"
-  printf '  %-28s %4d s   ' "$name" $((SECONDS - began))
-  python3 -B "$root/tools/test_results.py" brief "$name" "$results"
+  python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" \
+    >"$logs/$name.results"
+  cat "$logs/$name.results" >>"$results"
+  printf '  %-28s %4d s   %s\n' "$name" $((SECONDS - began)) \
+    "$(python3 -B "$root/tools/test_results.py" brief "$name" "$results")"
   if [ "$status" != 0 ]; then
     local bad=': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)'
     grep -E "$bad" "$logs/$name.log" |

@@ -98,7 +98,7 @@ TEST(Simulation, EverythingFails) {
   options.length_ns = 12 * kHour;
   options.servers = 20;
   options.faults = many_faults(options.servers, 20 * kMinute);
-  seeds(options, 100, is_long() ? 300 : 102);
+  seeds(options, 100, is_long() ? 300 : 101);
 }
 
 TEST(Simulation, EverythingFailsAllTheTime) {
@@ -108,7 +108,7 @@ TEST(Simulation, EverythingFailsAllTheTime) {
   options.users = 12;
   options.mean_run_ns = 10 * kMinute;
   options.faults = many_faults(options.servers, 3 * kMinute);
-  seeds(options, 1'000, is_long() ? 1'300 : 1'007);
+  seeds(options, 1'000, is_long() ? 1'300 : 1'004);
 }
 
 TEST(Simulation, TwentyFourDaysOfTwoHundredServers) {
