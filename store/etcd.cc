@@ -57,7 +57,7 @@ class EtcdStore : public Store {
   std::mutex mutex_;
   etcd::Gateway gateway_;
   const std::string data_, lock_;
-  uint64_t lease_ = 0, term_ = 0;  // of our lock; 0: we have none
+  uint64_t lease_ = 0, term_ = 0;  // of our lock, 0: none. A lease alone: a try without its answer
   uint64_t certain_until_ns_ = 0;
   uint32_t ttl_ms_ = 0;
 };
@@ -213,23 +213,27 @@ Result<Leadership> EtcdStore::campaign(const std::string& holder, uint32_t ttl_m
   if (!now.ok()) return now;
   if (now->mine) return renew(deadline);
   if (now->held) return now;
-  forget();
+  if (term_ != 0) forget();
   ttl_ms_ = ttl_ms;
   return take(holder, deadline);
 }
 
+// A try whose answer was lost may still be under way. So the next one uses the same lease: then the
+// lock is ours, whichever of the two takes it.
 Result<Leadership> EtcdStore::take(const std::string& holder, const Deadline& deadline) {
   const uint64_t from_ns = base::now_ns();
-  const uint64_t lease = new_lease();
-  if (lease == 0) return Status(Code::kInternal, "the kernel has no random numbers to give");
+  const bool is_another_try = lease_ != 0;
+  if (!is_another_try) lease_ = new_lease();
+  if (lease_ == 0) return Status(Code::kInternal, "the kernel has no random numbers to give");
   Result<std::string> body =
-      gateway_.ask("/v3/lease/grant", etcd::grant(lease, (ttl_ms_ + 999) / 1000), deadline);
+      gateway_.ask("/v3/lease/grant", etcd::grant(lease_, (ttl_ms_ + 999) / 1000), deadline);
   // kMismatch: an earlier try has made the lease, as nobody else could.
   if (!body.ok() && body.status().code() != Code::kMismatch) return body.status();
-  body = gateway_.ask("/v3/kv/txn", etcd::take_lock(lock_, holder, lease), deadline);
-  if (!body.ok() && body.status().code() == Code::kNotFound)
+  body = gateway_.ask("/v3/kv/txn", etcd::take_lock(lock_, holder, lease_), deadline);
+  if (!body.ok() && body.status().code() == Code::kNotFound) {
+    forget();
     return Status(Code::kUnavailable, who() + "the lease ended before it was used");
-  lease_ = lease;
+  }
   if (!body.ok()) return body.status();
   Result<etcd::TxnAnswer> answer = etcd::read_txn(*body);
   if (!answer.ok()) return Status(answer.status().code(), who() + answer.status().message());
@@ -240,6 +244,7 @@ Result<Leadership> EtcdStore::take(const std::string& holder, const Deadline& de
   } else if (!answer->ranges.empty() && answer->ranges[0].has_value()) {
     now = told(*answer->ranges[0]);
   }
+  if (now.mine && is_another_try) return renew(deadline);  // the lease may be older than this try
   if (now.mine) {
     certain_until_ns_ = now.certain_until_ns = after(from_ns, ttl_ms_);
     return now;

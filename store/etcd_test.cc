@@ -207,19 +207,21 @@ TEST_F(Etcd, AMemberThatHangsIsPassedBy) {
   EXPECT_TRUE(store->resign(term, Deadline(4000)).ok());
 }
 
-// The answer to taking the lock is lost: the caller asks again and hears that it has it.
+// The answer to taking the lock is lost: the caller asks again and hears that it has it. The lost
+// try may be applied at any time, even while the next one is under way.
 TEST_F(Etcd, ALockWhoseAnswerWasLostIsFoundAgain) {
-  const EtcdOptions options = options_of(*cluster);
-  const auto store = opened(options);
-  uint64_t term = 0;
-  for (int wait_ms = 1; term == 0 && wait_ms < 200; ++wait_ms) {
-    auto now = store->campaign("one", 5000, Deadline(wait_ms));
-    if (now.ok() && now->held) {
-      EXPECT_TRUE(now->mine);
-      term = now->term;
+  for (int round = 0; round < 20; ++round) {
+    const auto store = opened(options_of(*cluster));
+    uint64_t term = 0;
+    for (int wait_ms = 1; term == 0 && wait_ms < 200; ++wait_ms) {
+      auto now = store->campaign("one", 5000, Deadline(wait_ms));
+      if (now.ok() && now->held) {
+        EXPECT_TRUE(now->mine) << "round " << round;
+        term = now->term;
+      }
     }
+    EXPECT_TRUE(store->write(term, {{"a", "1", {}}}, Deadline(4000)).ok());
   }
-  EXPECT_TRUE(store->write(term, {{"a", "1", {}}}, Deadline(4000)).ok());
 }
 
 TEST_F(Etcd, NobodyThere) {
@@ -244,7 +246,10 @@ TEST_F(Etcd, AFullOneSaysSo) {
         store->write(term, {{std::to_string(kept), std::string(200'000, 'x'), {}}}, Deadline(4000));
   EXPECT_EQ(done.code(), Code::kExhausted) << done.message();
   EXPECT_NE(done.message().find("etcd is full"), std::string::npos) << done.message();
-  EXPECT_EQ(list_all(*store, "", Deadline(4000))->size(), size_t(kept - 1));
+  // All that was acknowledged is there, and perhaps the one that filled it.
+  const size_t found = list_all(*store, "", Deadline(4000))->size();
+  EXPECT_GE(found, size_t(kept - 1));
+  EXPECT_LE(found, size_t(kept));
 }
 
 TEST_F(Etcd, TlsAndAPassword) {

@@ -28,7 +28,8 @@ inline constexpr size_t kHolderBytesMax = 2048;
 inline constexpr size_t kPageEntriesMax = 1000;
 
 // What a code of a Status of this room means. The message says what happened and what to do.
-//   kExhausted    the store is full (disk, etcd's quota). Nothing was written
+//   kExhausted    the store is full (disk, etcd's quota). The write that fills etcd is applied, and
+//                 refused in its answer
 //   kUnavailable  the store cannot be reached, or has no quorum. Nothing was written
 //   kTimeout      it did not answer in time. A write may have been applied: repeat it
 //   kInternal     the store is damaged

@@ -388,7 +388,9 @@ TEST(Engine, ADecisionLooksAtFewPlaces) {
   int64_t now_s = 0;
   const auto start = [&] {
     static const std::vector<uint32_t> shares = {100'000, 250'000, 400'000, 500'000, kWholeGpu};
-    Ask next = ask(++id, dice() % 10 == 0 ? 4 : 1, shares[dice() % shares.size()]);
+    // one after the other, because compilers evaluate arguments in different orders
+    const uint32_t share = shares[dice() % shares.size()], count = dice() % 10 == 0 ? 4 : 1;
+    Ask next = ask(++id, count, share);
     next.user = "user" + std::to_string(dice() % 500);
     next.most_s = 60 + static_cast<int64_t>(dice() % 86'400);
     next.submitted_s = now_s;
@@ -414,7 +416,7 @@ TEST(Engine, ADecisionLooksAtFewPlaces) {
   }
   std::sort(of_decisions.begin(), of_decisions.end());
   EXPECT_LE(of_decisions[kRounds / 2], 10U);
-  EXPECT_LE(of_decisions[kRounds * 99 / 100], 100U);
+  EXPECT_LE(of_decisions[kRounds * 99 / 100], kGpus / 50);
 }
 
 }  // namespace

@@ -423,8 +423,9 @@ TEST_P(LaneTest, PushesReachTheClientRightAfterAWait) {
     ASSERT_EQ(s.events.callbacks.load(), i + 1);
     ms.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1e6);
   }
+  // The quickest ones, because a busy machine delays some. A receiver that stands back delays all.
   std::sort(ms.begin(), ms.end());
-  EXPECT_LT(ms[20], 4) << "the receiver stood back for most of 20 ms";
+  EXPECT_LT(ms[4], 4) << "the receiver stood back for most of 20 ms";
 }
 
 TEST_P(LaneTest, TheServersLastWordsArrive) {
