@@ -53,15 +53,15 @@ build() { # PRESET [TARGET...]
   step "build-$preset" cmake --build "$root/build/$preset" "${targets[@]}" -- -k 0
 }
 
-# Runs ctest in a folder of a build and adds every test to the results. One more at once than there
-# are jobs, because most tests wait for something. Several may run at once: what one says and adds
-# stays together. NAME FOLDER [ctest options]
+# Runs ctest in a folder of a build and adds every test to the results. Two slots for a job, because
+# most tests wait for something; those that do not take two (PROCESSORS). Several may run at once:
+# what one says and adds stays together. NAME FOLDER [ctest options]
 run_ctest() {
   local name=$1 folder=$2 status=0 began=$SECONDS
   shift 2
   mkdir -p "$logs"
   rm -f "$logs/$name.xml"
-  ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j $((jobs + 1)) \
+  ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j $((jobs * 2)) \
     --output-on-failure --output-junit "$logs/$name.xml" "$@" \
     >"$logs/$name.log" 2>&1 </dev/null || status=$?
   python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" \
