@@ -76,6 +76,7 @@ void Engine::State::set_policy(const PoolPolicy& policy, int64_t wall_s, int64_t
   waiting.clear();
   lanes_.clear();
   by_age_.clear();
+  foretold_.clear();
   pending_of_class_.clear();
   pending_of_account_.clear();
   std::vector<DecayedUsage> usage(policy.accounts.size());
@@ -214,6 +215,7 @@ void Engine::State::unqueue(const Entry& entry) {
   lane->second.erase({-priority(entry), entry.ask.submitted_s, entry.ask.id});
   if (lane->second.empty()) lanes_.erase(lane);
   by_age_.erase({entry.ask.submitted_s, entry.ask.id});
+  foretold_.erase(entry.ask.id);
   const auto less = [](auto& counts, uint32_t of, uint32_t user) {
     const auto found = counts.find({of, user});
     if (--found->second == 0) counts.erase(found);

@@ -107,7 +107,9 @@ struct EngineWaiting {
   uint32_t gpu_class = kNoClass;  // the class it is likely to get
   uint32_t account = 0;
   WaitReason reason = WaitReason::kPriority;
-  std::string text;               // "vision holds 4.0 of 4.0 top, 2.0 lent to nlp"
+  std::string text;               // "vision holds 2.0 of 4.0 top, 2.0 lent to nlp"
+  std::string reclaimed;          // "those", "2.0 of class batch": what is taken back for it
+  int64_t reclaimed_s = kNever;   // and is gone by then
   int64_t start_from_s = kNever;  // likely
   int64_t start_to_s = kNever;    // at the latest, if nobody goes before it
   std::string start_why;          // "when lease 311 reaches its limit"; may be empty

@@ -106,6 +106,13 @@ TEST_F(Rules, LendsAndTakesBack) {
   submit(of(0, ask(8, 3)), 100);
   EnginePlan plan = engine_.plan(100);
   EXPECT_TRUE(plan.reclaims.empty()) << "none has run for ten minutes";
+  const EngineWaiting foretold = waiting(8, 100);
+  EXPECT_EQ(foretold.reason, WaitReason::kQuota);
+  EXPECT_EQ(foretold.text, "vision holds 0.0 of 4.0 any, 2.0 lent to nlp");
+  EXPECT_EQ(foretold.reclaimed, "1.0");
+  EXPECT_EQ(foretold.reclaimed_s, 720);
+  EXPECT_EQ(foretold.start_from_s, 720);
+  EXPECT_EQ(foretold.start_to_s, kNever) << "it is no promise before the reclaim has begun";
   plan = engine_.plan(700);
   ASSERT_EQ(plan.reclaims.size(), 1U) << "two are free, one more is needed";
   EXPECT_EQ(plan.reclaims[0].for_id, 8U);
@@ -114,9 +121,72 @@ TEST_F(Rules, LendsAndTakesBack) {
   const EngineWaiting told = waiting(8, 701);
   EXPECT_EQ(told.reason, WaitReason::kQuota);
   EXPECT_EQ(told.start_to_s, 820);
+  EXPECT_EQ(told.reclaimed, "1.0");
+  EXPECT_EQ(told.reclaimed_s, 820);
   EXPECT_TRUE(engine_.plan(710).reclaims.empty()) << "once is enough";
   engine_.failed(plan.reclaims[0].id, Engine::kNoServer, 815);
   EXPECT_EQ(starts(815), Ids{8}) << "what was reclaimed waits again";
+}
+
+// Whatever runs since when: what is foretold comes true, and nothing is told of what never comes.
+TEST_F(Rules, ForetellsTheReclaim) {
+  PoolPolicy policy = two_accounts();
+  use(policy);
+  servers({4, 4});
+  submit(of(1, ask(1, 2)));
+  ASSERT_EQ(starts(0), Ids{1});
+  submit(of(1, ask(2)), 200);
+  submit(of(1, ask(3)), 200);
+  ASSERT_EQ(starts(200).size(), 2U);
+  submit(of(1, ask(4, 2)), 300);
+  ASSERT_EQ(starts(300), Ids{4}) << "nlp holds six";
+  submit(of(0, ask(5, 4)), 310);
+  EXPECT_TRUE(starts(310).empty());
+  const EngineWaiting told = waiting(5, 310);
+  EXPECT_EQ(told.text, "vision holds 0.0 of 4.0 any, 2.0 lent to nlp");
+  EXPECT_EQ(told.reclaimed, "those");
+  EXPECT_EQ(told.reclaimed_s, 720) << "lease 1 may be asked from 600 on";
+  for (int64_t now_s = 311; now_s < 610; now_s += 3) {
+    for (const EngineReclaim& reclaim : engine_.plan(now_s).reclaims) {
+      EXPECT_EQ(reclaim.id, 1U);
+      EXPECT_LE(reclaim.by_s, told.reclaimed_s + 5);
+      EXPECT_GE(now_s, 600);
+    }
+    EXPECT_LE(waiting(5, now_s).reclaimed_s, told.reclaimed_s + 5) << now_s;
+  }
+  EXPECT_EQ(waiting(5, 610).start_why, "when lease 1 has made room");
+  engine_.ended(1, 650);
+  EXPECT_EQ(starts(650), Ids{5});
+  engine_.ended(5, 700);
+  submit(of(1, ask(6, 2)), 700);
+  ASSERT_EQ(starts(700), Ids{6});
+  policy.user_classes[0].reclaimable = false;
+  engine_.set_policy(policy, 0, 701);
+  submit(of(0, ask(7, 4)), 702);
+  EXPECT_TRUE(starts(702).empty());
+  EXPECT_EQ(waiting(7, 702).reclaimed, "") << "what is held over quota may stay";
+}
+
+TEST_F(Rules, ForetellsWhatAClassGivesUp) {
+  PoolPolicy policy = two_accounts();
+  UserClass first = policy.user_classes[0];
+  first.name = "first";
+  first.priority = 100;
+  first.preempts = {0};
+  policy.user_classes.push_back(first);
+  use(policy);
+  servers({4});
+  submit(of(0, ask(1, 4)));
+  ASSERT_EQ(starts(0), Ids{1});
+  Ask ask_first = of(0, ask(2));
+  ask_first.user_class = 1;
+  submit(ask_first, 10);
+  EXPECT_TRUE(starts(10).empty());
+  const EngineWaiting told = waiting(2, 10);
+  EXPECT_EQ(told.reason, WaitReason::kResources);
+  EXPECT_EQ(told.reclaimed, "4.0 of class " + policy.user_classes[0].name);
+  EXPECT_EQ(told.reclaimed_s, 720);
+  EXPECT_EQ(told.start_from_s, 720);
 }
 
 TEST_F(Rules, StartsOthersBeforeTheHeadWhereTheyAreNotInItsWay) {

@@ -66,6 +66,7 @@ std::string amount_text(uint64_t millionths) {
 std::vector<EngineWaiting> Engine::State::explain(int64_t now_s) {
   prepare(now_s);
   const std::vector<Entry*> order = in_order(now_s);
+  foretold_in_.clear();
   std::vector<EngineWaiting> all;
   std::map<uint32_t, uint32_t> places;
   for (Entry* entry : order) {
@@ -185,15 +186,49 @@ void Engine::State::diagnose(const Entry& entry, int64_t now_s, EngineWaiting& o
   out.gpu_class = chosen;
   if (lacking) return lacking_text(entry, chosen, *lacking, out);
   diagnose_place(entry, chosen, now_s, out);
-  if (own == nullptr || !own->reclaiming) return;
-  const Charge charge = charge_of(entry, chosen);
+  diagnose_taking(entry, chosen, now_s, out);
+}
+
+// For a head: what is being taken back for it, or will be when those that hold it have had the time
+// that their class gives them. Others get nothing back before it has started.
+void Engine::State::diagnose_taking(const Entry& entry, uint32_t gpu_class, int64_t now_s,
+                                    EngineWaiting& out) {
+  constexpr int64_t kForetoldAnew_s = 10;
+  const Charge charge = charge_of(entry, gpu_class);
+  const bool inside = ledger.inside_quota(ledger.use(), charge);
+  Taking taking = taken_for(entry, gpu_class);
+  if (taking.amount == 0) {
+    if (promise_of(entry.ask.id) == nullptr && (slot_taken(gpu_class, inside, late(entry, now_s)) ||
+                                                !foretold_in_.insert({gpu_class, inside}).second))
+      return;
+    const auto [found, first] = foretold_.try_emplace(entry.ask.id);
+    auto& [looked_s, foretold] = found->second;
+    if (first || now_s >= looked_s + kForetoldAnew_s || foretold.gone_by_s <= now_s) {
+      looked_s = now_s;
+      foretold = foretell(entry, gpu_class, now_s);
+    }
+    taking = foretold;
+  }
+  if (taking.amount == 0 || taking.gone_by_s == kNever) return;
+  out.reclaimed_s = std::max(taking.gone_by_s, now_s);
+  const auto names = [](const std::set<uint32_t>& of, const auto& all) {
+    std::string text;
+    for (uint32_t each : of) text += (text.empty() ? "" : " and ") + all[each].name;
+    return text;
+  };
+  const uint64_t lent = ledger.lent(charge.account, gpu_class);
+  if (!inside || lent == 0) {
+    out.reclaimed = amount_text(taking.amount) + " of class " +
+                    names(taking.user_classes, policy().user_classes);
+    return;
+  }
   out.reason = WaitReason::kQuota;
   out.text = policy().accounts[charge.account].name + " holds " +
-             amount_text(ledger.held(ledger.use(), charge.account, chosen)) + " of " +
-             amount_text(ledger.quota(charge.account, chosen)) + " " +
-             policy().gpu_classes[chosen].name + ", " +
-             amount_text(ledger.lent(charge.account, chosen)) +
-             " lent to others; what it needs is being reclaimed";
+             amount_text(ledger.held(ledger.use(), charge.account, gpu_class)) + " of " +
+             amount_text(ledger.quota(charge.account, gpu_class)) + " " +
+             policy().gpu_classes[gpu_class].name + ", " + amount_text(lent) + " lent to " +
+             names(taking.accounts, policy().accounts);
+  out.reclaimed = taking.amount == lent ? "those" : amount_text(taking.amount);
 }
 
 void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64_t now_s,
@@ -353,7 +388,7 @@ void Engine::State::forecast(const std::vector<Entry*>& order, int64_t now_s,
     EngineWaiting& each = out[i];
     if (each.gpu_class == kNoClass || each.reason == WaitReason::kNeverFits) continue;
     const uint64_t amount = charge_of(entry, each.gpu_class).amount;
-    each.start_from_s = likely.at(each.gpu_class).first(amount);
+    each.start_from_s = std::min(likely.at(each.gpu_class).first(amount), each.reclaimed_s);
     const int64_t by_s = latest.at(each.gpu_class).take(amount, entry.most_s);
     if (const Promise* own = promise_of(each.id)) {
       each.start_to_s = own->by_force ? kNever : std::max(own->at_s, now_s);

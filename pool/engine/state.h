@@ -36,6 +36,14 @@ struct EngineEntry {
   int64_t started_s = 0;
   int64_t ends_by_s = kNever;
   bool reclaimed = false;
+  uint64_t reclaimed_for = 0;  // the request; 0: a reservation
+};
+
+// What is, or will be, taken back for a request: how much, from whom, gone by when.
+struct Taking {
+  int64_t gone_by_s = kNever;
+  uint64_t amount = 0;
+  std::set<uint32_t> accounts, user_classes;  // that hold it
 };
 
 // A request was told when it starts at the latest, and has its place from then on.
@@ -166,16 +174,23 @@ class Engine::State {
 
   // reclaim.cc
   bool reclaim_for(Entry& entry, uint32_t gpu_class, int64_t now_s, EnginePlan& plan);
+  std::vector<uint64_t> victims_for(const Entry& entry, uint32_t gpu_class, int64_t now_s,
+                                    int64_t begins_s);
+  int64_t reclaimable_from_s(const Entry& victim) const;
+  Taking taken_for(const Entry& entry, uint32_t gpu_class) const;
+  Taking foretell(const Entry& entry, uint32_t gpu_class, int64_t now_s);
+  void add_to(Taking& taking, const Entry& victim, int64_t gone_by_s) const;
   void reclaim_for_reservations(int64_t now_s, EnginePlan& plan);
   void reclaim(Entry& victim, uint64_t for_id, const std::string& why, int64_t now_s,
                EnginePlan& plan);
   int64_t gone_by_s(const Entry& victim, int64_t now_s) const;
   bool reclaimable(const Entry& victim, const Entry& entry, uint32_t gpu_class,
-                   int64_t now_s) const;
+                   int64_t begins_s) const;
 
   // explain.cc
   void diagnose(const Entry& entry, int64_t now_s, EngineWaiting& out);
   void diagnose_place(const Entry& entry, uint32_t gpu_class, int64_t now_s, EngineWaiting& out);
+  void diagnose_taking(const Entry& entry, uint32_t gpu_class, int64_t now_s, EngineWaiting& out);
   void lacking_text(const Entry& entry, uint32_t gpu_class, const Lacking& lacking,
                     EngineWaiting& out) const;
   void forecast(const std::vector<Entry*>& order, int64_t now_s, std::vector<EngineWaiting>& out);
@@ -188,10 +203,13 @@ class Engine::State {
   std::map<std::string, uint32_t> shapes_;
   // Of one user: (class of use or account, user).
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> pending_of_class_, pending_of_account_;
-  std::vector<DecayedUsage> usage_;  // by account, with those below
-  std::vector<double> rates_;        // weighted GPUs, the same
-  std::vector<double> charged_;      // in this plan, weighted GPU-seconds
-  std::vector<Durations> lasted_;    // by user class
+  // What was foretold to a request, and when. It is not looked for each time that somebody asks.
+  std::map<uint64_t, std::pair<int64_t, Taking>> foretold_;
+  std::set<std::pair<uint32_t, bool>> foretold_in_;  // classes, inside a quota; in this look
+  std::vector<DecayedUsage> usage_;                  // by account, with those below
+  std::vector<double> rates_;                        // weighted GPUs, the same
+  std::vector<double> charged_;                      // in this plan, weighted GPU-seconds
+  std::vector<Durations> lasted_;                    // by user class
   std::vector<uint64_t> fresh_;
   Demand demand_;
   uint32_t asked_ = 0;

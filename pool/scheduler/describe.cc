@@ -202,7 +202,8 @@ void Scheduler::State::describe_waiting(Json& json, const Job& job, const Engine
   json.whole("memory_bytes", int64_t(job.request.slice.memory_bytes));
   json.text("filter", job.request.wish.filter);
   if (waiting != nullptr) {
-    json.text("reason", wait_reason_name(waiting->reason)).text("numbers", waiting->text);
+    json.text("reason", wait_reason_name(waiting->reason));
+    json.text("numbers", numbers_text(*waiting));
   } else if (!job.parked.empty()) {
     json.text("reason",
               wait_reason_name(planning_ ? WaitReason::kSchedule : WaitReason::kServersDown));
@@ -210,15 +211,14 @@ void Scheduler::State::describe_waiting(Json& json, const Job& job, const Engine
   } else {
     json.null("reason").null("numbers");
   }
-  for (const bool first : {true, false}) {
-    const int64_t at_s = waiting == nullptr ? kNever
-                         : first            ? waiting->start_from_s
-                                            : waiting->start_to_s;
-    const char* key = first ? "start_from_at" : "start_to_at";
+  const ToldTimes times = waiting == nullptr ? ToldTimes() : times_of(*waiting);
+  for (const auto& [key, at_s] :
+       {std::pair("start_from_at", times.from_s), std::pair("start_to_at", times.to_s),
+        std::pair("reclaimed_at", times.reclaimed_s)}) {
     if (at_s == kNever) {
       json.null(key);
     } else {
-      json.whole(key, wall_of(at_s));
+      json.whole(key, at_s);
     }
   }
   json.text("start_why", waiting == nullptr ? "" : waiting->start_why);

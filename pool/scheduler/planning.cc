@@ -2,6 +2,7 @@
 // What the engine is told and what it plans: the policy in effect, who starts, who must make room,
 // and what those who wait are told.
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/text.h"
 #include "pool/scheduler/state.h"
@@ -15,6 +16,7 @@ using base::Status;
 namespace {
 
 constexpr int64_t kClockStepS = 2;  // more than rounding makes
+constexpr int64_t kLittleS = 60;    // what clocks show without seconds
 
 std::string cut_news(std::string text) {
   if (text.size() > wire::kNewsTextBytesMax) text.resize(wire::kNewsTextBytesMax);
@@ -157,7 +159,7 @@ void Scheduler::State::refuse_who_will_not_wait() {
     auto waiting = by_id.find(id);
     std::string why = parked_text(job);
     if (waiting != by_id.end()) {
-      why = reason_text(waiting->second->reason, waiting->second->text);
+      why = reason_text(waiting->second->reason, numbers_text(*waiting->second));
     }
     answer(job, Status(Code::kUnavailable, "pool " + options.pool +
                                                " has nothing free for this request now (" + why +
@@ -168,21 +170,58 @@ void Scheduler::State::refuse_who_will_not_wait() {
 
 // ---- news ----
 
-std::string Scheduler::State::start_text(const EngineWaiting& waiting) const {
-  const auto clock = [this](int64_t engine_s) {
-    return format_clock(std::max(wall_of(engine_s), now_.wall_s), now_.wall_s, policy_.zone);
+std::string Scheduler::State::clock_text(int64_t wall_s) const {
+  return format_clock(wall_s, now_.wall_s, policy_.zone);
+}
+
+ToldTimes Scheduler::State::times_of(const EngineWaiting& waiting) const {
+  const auto wall = [this](int64_t engine_s) {
+    return engine_s == kNever ? kNever : std::max(wall_of(engine_s), now_.wall_s);
   };
+  return ToldTimes{wall(waiting.start_from_s), wall(waiting.start_to_s), wall(waiting.reclaimed_s)};
+}
+
+std::string Scheduler::State::start_text(const ToldTimes& times, const std::string& why) const {
   std::string text;
-  if (waiting.start_from_s != kNever && waiting.start_to_s != kNever) {
-    const std::string from = clock(waiting.start_from_s), to = clock(waiting.start_to_s);
+  if (times.from_s != kNever && times.to_s != kNever) {
+    const std::string from = clock_text(times.from_s), to = clock_text(times.to_s);
     text = from == to ? "at " + from : "between " + from + " and " + to;
-  } else if (waiting.start_from_s != kNever) {
-    text = "not before " + clock(waiting.start_from_s);
-  } else if (waiting.start_to_s != kNever) {
-    text = "by " + clock(waiting.start_to_s);
+  } else if (times.from_s != kNever) {
+    text = "not before " + clock_text(times.from_s);
+  } else if (times.to_s != kNever) {
+    text = "by " + clock_text(times.to_s);
   }
-  if (!text.empty() && !waiting.start_why.empty()) text += " (" + waiting.start_why + ")";
+  if (!text.empty() && !why.empty()) text += " (" + why + ")";
   return text;
+}
+
+// "vision holds 2.0 of 4.0 top, 2.0 lent to nlp; those are reclaimed at 14:10"
+std::string Scheduler::State::numbers_text(const EngineWaiting& waiting, int64_t wall_s) const {
+  if (waiting.reclaimed.empty() || wall_s == kNever) return waiting.text;
+  return waiting.text + "; " + waiting.reclaimed + " are reclaimed at " + clock_text(wall_s);
+}
+
+std::string Scheduler::State::numbers_text(const EngineWaiting& waiting) const {
+  return numbers_text(waiting, times_of(waiting).reclaimed_s);
+}
+
+// What was told stays if it differs by little: by a tenth of the time until the latest start, or
+// by a minute. So who waits does not read the same line again and again.
+ToldTimes Scheduler::State::damped(const ToldTimes& told, const ToldTimes& fresh,
+                                   int64_t submitted_s) const {
+  const auto damp = [this](int64_t told_s, int64_t new_s, int64_t span_s) {
+    if (told_s == kNever || new_s == kNever) return new_s;
+    const int64_t moved_s = new_s - std::max(told_s, now_.wall_s);
+    return std::abs(moved_s) <= std::max(kLittleS, span_s / 10) ? told_s : new_s;
+  };
+  // What was to happen by then, and did not, is told again.
+  const auto damp_end = [&](int64_t told_s, int64_t new_s) {
+    return told_s < now_.wall_s - kLittleS ? new_s : damp(told_s, new_s, new_s - now_.wall_s);
+  };
+  const int64_t span_s =
+      fresh.to_s == kNever ? fresh.from_s - submitted_s : fresh.to_s - now_.wall_s;
+  return ToldTimes{damp(told.from_s, fresh.from_s, span_s), damp_end(told.to_s, fresh.to_s),
+                   damp_end(told.reclaimed_s, fresh.reclaimed_s)};
 }
 
 // Why one that is not in the engine's queue waits.
@@ -191,7 +230,7 @@ std::string Scheduler::State::parked_text(const Job& job) const {
   return reason_text(planning_ ? WaitReason::kSchedule : WaitReason::kServersDown, job.parked);
 }
 
-wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waiting) const {
+wire::News Scheduler::State::news_of(Job& job, const EngineWaiting* waiting) const {
   wire::News news;
   std::string why;
   if (!job.stored) {
@@ -207,8 +246,10 @@ wire::News Scheduler::State::news_of(const Job& job, const EngineWaiting* waitin
     news.place = waiting->place;
     news.of = waiting->of;
     news.queue = cut_news(class_name(waiting->gpu_class) + " (account " + job.account + ")");
-    news.reason = cut_news(reason_text(waiting->reason, waiting->text));
-    news.start = cut_news(start_text(*waiting));
+    job.told_times = damped(job.told_times, times_of(*waiting), job.submitted_s);
+    news.reason =
+        cut_news(reason_text(waiting->reason, numbers_text(*waiting, job.told_times.reclaimed_s)));
+    news.start = cut_news(start_text(job.told_times, waiting->start_why));
   } else if (job.stage == Stage::kWaiting && !job.parked.empty()) {
     news.reason = cut_news(parked_text(job));
   } else if (job.stage > Stage::kWaiting && news.text.empty()) {

@@ -3,6 +3,8 @@
 // what the answers to commands contain.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "pool/scheduler/test_world.h"
 
 namespace tendril::pool {
@@ -120,6 +122,40 @@ TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
   ASSERT_EQ(told(wire::OrderKind::kEnd).size(), 1u);
   EXPECT_FALSE(told(wire::OrderKind::kEnd)[0].text.empty());
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+// One line with the time of the reclaim, and no new one for every second that it moves.
+TEST_F(WithPolicy, AReclaimIsForetoldOnce) {
+  world.start("bob", 1, 1);
+  world.start("bob", 1, 1);
+  const uint64_t client = world.ask("ann", 1, 1);
+  world.pass(2);
+  ASSERT_FALSE(world.news[client].empty());
+  const wire::News first = world.news[client].back();
+  EXPECT_EQ(first.reason.rfind("Quota: vision holds 0.0 of 1.0 top, 1.0 lent to nlp; those are "
+                               "reclaimed at 22:",
+                               0),
+            0u)
+      << first.reason;
+  EXPECT_EQ(first.start.rfind("between 22:", 0), 0u) << first.start;
+  EXPECT_TRUE(has(world.command("queue"), "\"reclaimed_at\":17000"));
+  world.news[client].clear();
+  std::set<std::string> starts, reasons;
+  world.pass(9 * 60);
+  for (const wire::News& news : world.news[client]) {
+    starts.insert(news.start);
+    reasons.insert(news.reason);
+  }
+  EXPECT_EQ(reasons.size(), 1u) << *reasons.rbegin();
+  EXPECT_EQ(starts.size(), 1u) << *starts.rbegin();
+  EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
+  world.pass(2 * 60);
+  EXPECT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  world.pass(3 * 60);
+  ASSERT_NE(world.answer(client), nullptr);
+  EXPECT_TRUE(world.answer(client)->status.ok());
+  for (const wire::News& news : world.news[client]) reasons.insert(news.reason);
+  EXPECT_LE(reasons.size(), 2u);
 }
 
 TEST_F(WithPolicy, UnknownUseCountsAsActive) {

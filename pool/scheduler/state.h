@@ -79,6 +79,12 @@ enum class Stage : uint8_t {
   kEnding,      // its servers were told to end it
 };
 
+// What somebody who waits was told, in wall seconds; kNever: nothing.
+struct ToldTimes {
+  int64_t from_s = kNever, to_s = kNever;  // of the start
+  int64_t reclaimed_s = kNever;            // what it needs is taken back by then
+};
+
 // A request, and the lease that comes of it. Both have the number `id` for people.
 struct Job {
   uint64_t id = 0;
@@ -120,6 +126,7 @@ struct Job {
   bool loss_told = false;
   // News.
   wire::News told;
+  ToldTimes told_times;
   uint64_t told_ns = 0;
   bool was_told = false;
 
@@ -309,8 +316,13 @@ class Scheduler::State {
   uint32_t report_every_ms() const;
   void hurry_reports();
   std::string parked_text(const Job& job) const;
-  wire::News news_of(const Job& job, const EngineWaiting* waiting) const;
-  std::string start_text(const EngineWaiting& waiting) const;
+  wire::News news_of(Job& job, const EngineWaiting* waiting) const;
+  ToldTimes times_of(const EngineWaiting& waiting) const;
+  std::string clock_text(int64_t wall_s) const;
+  std::string start_text(const ToldTimes& times, const std::string& why) const;
+  std::string numbers_text(const EngineWaiting& waiting, int64_t reclaimed_wall_s) const;
+  std::string numbers_text(const EngineWaiting& waiting) const;
+  ToldTimes damped(const ToldTimes& told, const ToldTimes& fresh, int64_t submitted_s) const;
   int64_t wall_of(int64_t engine_s) const { return now_.wall_s + (engine_s - seconds()); }
   void refuse_who_will_not_wait();
 

@@ -42,7 +42,7 @@ quota = 1
 name = "batch"
 preempt_mode = ["end"]
 grace_time = "2s"
-preempt_exempt_time = "0s"
+preempt_exempt_time = "4s"
 
 [[assignment]]
 match = "user = alice"
@@ -148,6 +148,11 @@ class Proven(Folders):
         bob = self.begin("bob", "--", "echo", "got mine back")
         told = [bob.stdout.readline() for _ in range(2)]
         self.assertIn("waiting, position 1 of 1 for any (account nlp)", told[0])
+        self.assertRegex(
+            told[1],
+            r"reason Quota: nlp holds 0\.0 of 1\.0 any, 1\.0 lent to vision; "
+            r"those are reclaimed at \d\d:\d\d",
+        )
         out = bob.communicate(timeout=30)[0]
         self.assertEqual(bob.returncode, 0, "".join(told) + out)
         self.assertIn("got mine back", out)
