@@ -69,7 +69,7 @@ struct ServeOptions {
   std::vector<std::string> pools, labels;
   std::string name, advertise, drain = "0";
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
-  std::string code_memory, packed_control, nccl, filter, learn_filter, cgroup = "auto";
+  std::string code_memory, packed_control, nccl, peers, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
   std::string hardware_slices = "auto", turns = "on", metrics, metrics_token;

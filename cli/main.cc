@@ -221,6 +221,10 @@ void CommandLine::add_serve_pool(CLI::App* sub) {
       ->type_name("HOST[:PORT],...")
       ->delimiter(',')
       ->allow_extra_args(false);
+  sub->add_option("--peers", o.peers,
+                  "File that names other servers, one a line, between which and this one GPUs' "
+                  "copies go directly (default: none)")
+      ->type_name("FILE");
   sub->add_option("--name", o.name,
                   "This server's name in its pool, if no certificate says it (default: this "
                   "host's)")

@@ -59,6 +59,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.pool_name = options.pool_name;
   out.providers_file = options.providers;
   out.member = {options.pools, options.name, options.advertise, options.labels};
+  out.peers_file = options.peers;
   out.isolation = {options.worker_user, options.weak_isolation};
   out.policy_file = options.policy;
   out.audit_file = options.audit_log;

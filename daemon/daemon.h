@@ -30,6 +30,7 @@ struct DaemonOptions {
   // Identities (reception/doors.h): their folder, the name of a new pool, the file of providers.
   std::string identity_folder, pool_name, providers_file;
   PoolMember member;                // of a pool
+  std::string peers_file;           // servers that copies may go to; empty: none
   std::string policy_file;          // empty: no policy
   std::string audit_file = "auto";  // "auto", "off" or a file (docs/access.md)
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"

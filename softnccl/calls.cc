@@ -47,8 +47,22 @@ ncclResult_t check(const CommunicatorPtr& communicator, ncclRedOp_t op, Operatio
   return reduces(made->kind) ? check_operator(*communicator, op, made) : ncclSuccess;
 }
 
+// There is one algorithm.
+ncclResult_t check_configuration(const ncclCollConfig_t* config) {
+  if (config == nullptr) return ncclSuccess;
+  if (config->magic != kConfigMagic || config->size < sizeof *config)
+    return error(ncclInvalidArgument, "an ncclCollConfig_t that was not initialised");
+  if (config->minCTAs != kUndefined && config->minCTAs > config->maxCTAs)
+    return error(ncclInvalidArgument, "minCTAs is above maxCTAs");
+  const char* algorithm = config->algSelection;
+  if (algorithm != nullptr && *algorithm != 0 && std::strcmp(algorithm, "ring") != 0)
+    return error(ncclInvalidUsage, std::string("there is no algorithm ") + algorithm);
+  return ncclSuccess;
+}
+
 ncclResult_t queue(Kind kind, const void* from, void* to, size_t count, ncclDataType_t type,
-                   ncclRedOp_t op, int peer, ncclComm_t comm, CUstream stream) {
+                   ncclRedOp_t op, int peer, ncclComm_t comm, CUstream stream,
+                   const ncclCollConfig_t* config = nullptr) {
   Operation made;
   made.kind = kind;
   made.type = type;
@@ -58,9 +72,9 @@ ncclResult_t queue(Kind kind, const void* from, void* to, size_t count, ncclData
   made.to = reinterpret_cast<CUdeviceptr>(to);
   const CommunicatorPtr communicator = find(comm);
   group_start();
-  const ncclResult_t bad = communicator
-                               ? check(communicator, op, &made)
-                               : error(ncclInvalidArgument, "there is no such communicator");
+  ncclResult_t bad = communicator ? check(communicator, op, &made)
+                                  : error(ncclInvalidArgument, "there is no such communicator");
+  if (bad == ncclSuccess) bad = check_configuration(config);
   if (bad != ncclSuccess) {
     group_fail(bad);
     group_end();
@@ -126,6 +140,54 @@ ncclResult_t soft_nccl_Send(const void* from, size_t count, ncclDataType_t type,
 ncclResult_t soft_nccl_Recv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                             CUstream stream) {
   return queue(Kind::kReceive, nullptr, to, count, type, ncclSum, peer, comm, stream);
+}
+
+ncclResult_t soft_nccl_AllReduceConfig(const void* from, void* to, size_t count,
+                                       ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                       CUstream stream, const ncclCollConfig_t* config) {
+  return queue(Kind::kAllReduce, from, to, count, type, op, 0, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_BroadcastConfig(const void* from, void* to, size_t count,
+                                       ncclDataType_t type, int root, ncclComm_t comm,
+                                       CUstream stream, const ncclCollConfig_t* config) {
+  return queue(Kind::kBroadcast, from, to, count, type, ncclSum, root, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_ReduceConfig(const void* from, void* to, size_t count, ncclDataType_t type,
+                                    ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream,
+                                    const ncclCollConfig_t* config) {
+  return queue(Kind::kReduce, from, to, count, type, op, root, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_AllGatherConfig(const void* from, void* to, size_t count,
+                                       ncclDataType_t type, ncclComm_t comm, CUstream stream,
+                                       const ncclCollConfig_t* config) {
+  return queue(Kind::kAllGather, from, to, count, type, ncclSum, 0, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_ReduceScatterConfig(const void* from, void* to, size_t count,
+                                           ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                           CUstream stream, const ncclCollConfig_t* config) {
+  return queue(Kind::kReduceScatter, from, to, count, type, op, 0, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_AlltoAllConfig(const void* from, void* to, size_t count, ncclDataType_t type,
+                                      ncclComm_t comm, CUstream stream,
+                                      const ncclCollConfig_t* config) {
+  return queue(Kind::kAllToAll, from, to, count, type, ncclSum, 0, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_GatherConfig(const void* from, void* to, size_t count, ncclDataType_t type,
+                                    int root, ncclComm_t comm, CUstream stream,
+                                    const ncclCollConfig_t* config) {
+  return queue(Kind::kGather, from, to, count, type, ncclSum, root, comm, stream, config);
+}
+
+ncclResult_t soft_nccl_ScatterConfig(const void* from, void* to, size_t count, ncclDataType_t type,
+                                     int root, ncclComm_t comm, CUstream stream,
+                                     const ncclCollConfig_t* config) {
+  return queue(Kind::kScatter, from, to, count, type, ncclSum, root, comm, stream, config);
 }
 
 ncclResult_t soft_nccl_GroupStart() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that make, ask and end communicators. See bodies.h.
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "softnccl/bodies.h"
@@ -19,6 +20,7 @@ struct Wish {
   Member self;
 };
 
+// There is one network.
 ncclResult_t blocking_of(const ncclConfig_t* config, bool otherwise, bool* blocking) {
   *blocking = otherwise;
   if (config == nullptr) return ncclSuccess;
@@ -28,6 +30,9 @@ ncclResult_t blocking_of(const ncclConfig_t* config, bool otherwise, bool* block
   if (config->size < offsetof(ncclConfig_t, blocking) + sizeof(int))
     return error(ncclInvalidArgument,
                  "an ncclConfig_t of " + std::to_string(config->size) + " bytes");
+  const bool names = config->size >= offsetof(ncclConfig_t, netName) + sizeof config->netName;
+  if (names && config->netName != nullptr && std::strcmp(config->netName, "Socket") != 0)
+    return error(ncclInvalidUsage, std::string("there is no network ") + config->netName);
   if (config->blocking == kUndefined) return ncclSuccess;
   if (config->blocking != 0 && config->blocking != 1)
     return error(ncclInvalidArgument,

@@ -70,6 +70,19 @@ struct ncclConfig_t {
   int splitShare;
 };
 
+// Of one collective, since 2.32.
+struct ncclCollConfig_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  void* ext;
+  int minCTAs;
+  int maxCTAs;
+  int nvlsCTAs;
+  int cgaClusterSize;
+  const char* algSelection;
+};
+
 struct ncclSimInfo_t {
   size_t size;
   unsigned magic;
@@ -163,6 +176,38 @@ inline constexpr int kNoColor = -1;
     (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
      CUstream stream),                                                                           \
     (from, to, count, type, root, comm, stream))                                                 \
+  X(AllReduceConfig,                                                                             \
+    (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
+     ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),                          \
+    (from, to, count, type, op, comm, stream, config))                                           \
+  X(BroadcastConfig,                                                                             \
+    (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
+     CUstream stream, const ncclCollConfig_t* config),                                           \
+    (from, to, count, type, root, comm, stream, config))                                         \
+  X(ReduceConfig,                                                                                \
+    (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
+     ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),                          \
+    (from, to, count, type, op, root, comm, stream, config))                                     \
+  X(AllGatherConfig,                                                                             \
+    (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
+     CUstream stream, const ncclCollConfig_t* config),                                           \
+    (from, to, count, type, comm, stream, config))                                               \
+  X(ReduceScatterConfig,                                                                         \
+    (const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
+     ncclComm_t comm, CUstream stream, const ncclCollConfig_t* config),                          \
+    (from, to, count, type, op, comm, stream, config))                                           \
+  X(AlltoAllConfig,                                                                              \
+    (const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,             \
+     CUstream stream, const ncclCollConfig_t* config),                                           \
+    (from, to, count, type, comm, stream, config))                                               \
+  X(GatherConfig,                                                                                \
+    (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
+     CUstream stream, const ncclCollConfig_t* config),                                           \
+    (from, to, count, type, root, comm, stream, config))                                         \
+  X(ScatterConfig,                                                                               \
+    (const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
+     CUstream stream, const ncclCollConfig_t* config),                                           \
+    (from, to, count, type, root, comm, stream, config))                                         \
   X(Send,                                                                                        \
     (const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,             \
      CUstream stream),                                                                           \

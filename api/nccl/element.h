@@ -12,8 +12,11 @@ enum class What : uint32_t {
   kUniqueId,
   kInit,
   kSplit,
+  kShrink,
   kFinalize,
   kDestroy,
+  kRegister,
+  kDeregister,
   kAllReduce,
   kBroadcast,
   kReduce,
@@ -37,27 +40,41 @@ struct Element {
   int32_t peer = 0;           // root or peer; of kInit: the rank; of kSplit: the colour
   uint64_t communicator = 0;  // chosen by the client
   uint64_t send = 0, receive = 0;
-  uint64_t count = 0;    // of kInit: the ranks
+  uint64_t count = 0;    // of kInit: the ranks; of kRegister: bytes from `send` on
   uint64_t stream = 0;   // the program's handle; on the wire the worker's id
   uint64_t context = 0;  // of kInit and kUniqueId: on the wire the worker's id; else 0
-  uint64_t made = 0;     // of kSplit: the communicator that comes to be; 0: this rank gets none
-  uint64_t scalar = 0;   // of kPreMulSum: its bits, or where it is
+  // Of kSplit and kShrink: the communicator that comes to be; 0: this rank gets none. Of kRegister
+  // and kDeregister: the registration. Chosen by the client.
+  uint64_t made = 0;
+  uint64_t scalar = 0;  // of kPreMulSum: its bits, or where it is
   uint32_t scalar_on_device = 0;
-  int32_t key = 0;                           // of kSplit
-  uint32_t ids_at = 0, ids = 0;              // of kInit: unique ids in `extra`
-  uint32_t config_at = 0, config_bytes = 0;  // of kInit and kSplit: ncclConfig_t in `extra`
-  int32_t device = 0;                        // the program's ordinal; means nothing to the worker
+  int32_t key = 0;  // of kSplit; of kShrink: its flags
+  uint32_t ids_at = 0,
+           ids = 0;  // in `extra`: unique ids of kInit, the ranks that kShrink leaves out
+  // In `extra`: ncclConfig_t of what makes a communicator, ncclCollConfig_t of a collective.
+  uint32_t config_at = 0, config_bytes = 0;
+  int32_t device = 0;  // the program's ordinal; means nothing to the worker
   uint32_t unused = 0;
 };
 static_assert(sizeof(Element) == 112);
 
 inline constexpr uint32_t kUniqueIdBytes = 128;
 // Of NCCL 2.32. What later versions add is left to the server.
-inline constexpr uint32_t kConfigBytesMax = 120;
+inline constexpr uint32_t kConfigBytesMax = 120, kCollConfigBytesMax = 72;
+// The part that every version of both has: size, magic, version.
+inline constexpr uint32_t kConfigBytesMin = 16;
 inline constexpr uint32_t kElementsMax = 4096;
 inline constexpr uint32_t kExtraBytesMax = 1u << 20;
 
-// Where texts of the program are in ncclConfig_t: pointers that mean nothing elsewhere.
-inline constexpr uint32_t kConfigPointers[] = {32, 48};
+// Where the pointers are. In the place of a text's there travels how far behind the beginning of
+// the configuration the text lies, with its NUL; 0: there is none. Other pointers travel as 0.
+struct ConfigPointer {
+  uint32_t at;
+  bool is_text;
+};
+inline constexpr ConfigPointer kConfigPointers[] = {{32, true}, {48, true}};
+inline constexpr ConfigPointer kCollConfigPointers[] = {{16, false}, {40, true}, {64, false}};
+inline constexpr uint32_t kCollConfigEventAt = 64;
+inline constexpr uint32_t kConfigTextsMax = 2, kConfigTextBytesMax = 256;  // with the NUL
 
 }  // namespace tendril::api::nccl

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/nccl/communicator.h"
+#include "client/nccl/configuration.h"
 #include "client/nccl/entry.h"
 
 namespace tendril::client::nccl {
@@ -34,6 +35,7 @@ struct Asked {
   int peer;
   ncclComm_t comm;
   CUstream stream;
+  const ncclCollConfig_t* config = nullptr;  // null: as without one
 };
 
 bool take_operation(const Communicator& communicator, ncclRedOp_t operation, Element* element) {
@@ -66,7 +68,10 @@ ncclResult_t collective(const Asked& asked, ncclRedOp_t operation = ncclSum) {
   element.device = communicator->device;
   if (type_bytes(asked.type) == 0 || !take_operation(*communicator, operation, &element))
     return failed(ncclInvalidArgument);
-  return submit(element);
+  if (asked.config == nullptr) return submit(element);
+  std::vector<uint8_t> extra;
+  const ncclResult_t added = add_configuration(asked.config, &element, &extra);
+  return added == ncclSuccess ? submit(element, extra) : failed(added);
 }
 
 }  // namespace
@@ -127,6 +132,62 @@ ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatyp
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, CUstream stream) {
   return collective({What::kReceive, nullptr, recvbuff, count, datatype, peer, comm, stream});
+}
+
+ncclResult_t ncclAllReduceConfig(const void* sendbuff, void* recvbuff, size_t count,
+                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                 CUstream stream, const ncclCollConfig_t* config) {
+  return collective(
+      {What::kAllReduce, sendbuff, recvbuff, count, datatype, 0, comm, stream, config}, op);
+}
+
+ncclResult_t ncclBroadcastConfig(const void* sendbuff, void* recvbuff, size_t count,
+                                 ncclDataType_t datatype, int root, ncclComm_t comm,
+                                 CUstream stream, const ncclCollConfig_t* config) {
+  return collective(
+      {What::kBroadcast, sendbuff, recvbuff, count, datatype, root, comm, stream, config});
+}
+
+ncclResult_t ncclReduceConfig(const void* sendbuff, void* recvbuff, size_t count,
+                              ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
+                              CUstream stream, const ncclCollConfig_t* config) {
+  return collective(
+      {What::kReduce, sendbuff, recvbuff, count, datatype, root, comm, stream, config}, op);
+}
+
+ncclResult_t ncclAllGatherConfig(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                 ncclDataType_t datatype, ncclComm_t comm, CUstream stream,
+                                 const ncclCollConfig_t* config) {
+  return collective(
+      {What::kAllGather, sendbuff, recvbuff, sendcount, datatype, 0, comm, stream, config});
+}
+
+ncclResult_t ncclReduceScatterConfig(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                     ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                     CUstream stream, const ncclCollConfig_t* config) {
+  return collective(
+      {What::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, 0, comm, stream, config}, op);
+}
+
+ncclResult_t ncclAlltoAllConfig(const void* sendbuff, void* recvbuff, size_t count,
+                                ncclDataType_t datatype, ncclComm_t comm, CUstream stream,
+                                const ncclCollConfig_t* config) {
+  return collective(
+      {What::kAllToAll, sendbuff, recvbuff, count, datatype, 0, comm, stream, config});
+}
+
+ncclResult_t ncclGatherConfig(const void* sendbuff, void* recvbuff, size_t count,
+                              ncclDataType_t datatype, int root, ncclComm_t comm, CUstream stream,
+                              const ncclCollConfig_t* config) {
+  return collective(
+      {What::kGather, sendbuff, recvbuff, count, datatype, root, comm, stream, config});
+}
+
+ncclResult_t ncclScatterConfig(const void* sendbuff, void* recvbuff, size_t count,
+                               ncclDataType_t datatype, int root, ncclComm_t comm, CUstream stream,
+                               const ncclCollConfig_t* config) {
+  return collective(
+      {What::kScatter, sendbuff, recvbuff, count, datatype, root, comm, stream, config});
 }
 
 ncclResult_t ncclGroupStart() {

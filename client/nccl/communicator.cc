@@ -189,6 +189,8 @@ ncclResult_t submit(api::nccl::Element element, const std::vector<uint8_t>& extr
   return ncclSuccess;
 }
 
+ncclResult_t do_now(const api::nccl::Element& element) { return perform({element}, {}, nullptr); }
+
 ncclResult_t ask_unique_id(int32_t device, void* id) {
   api::nccl::Element element;
   element.what = api::nccl::What::kUniqueId;

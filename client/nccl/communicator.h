@@ -50,6 +50,9 @@ ncclResult_t end_group();
 ncclResult_t submit(api::nccl::Element element, const std::vector<uint8_t>& extra = {},
                     ncclComm_t made = nullptr);
 
+// Does it at once, also inside of a group.
+ncclResult_t do_now(const api::nccl::Element& element);
+
 // The id of a communicator to come, from the server of the device: 128 bytes.
 ncclResult_t ask_unique_id(int32_t device, void* id);
 

@@ -2,7 +2,10 @@
 // The bodies of api/nccl/communicators.spec.
 #include <string.h>
 
+#include <atomic>
+
 #include "client/nccl/communicator.h"
+#include "client/nccl/configuration.h"
 #include "client/nccl/entry.h"
 
 namespace tendril::client::nccl {
@@ -11,19 +14,8 @@ namespace {
 using api::nccl::Element;
 using api::nccl::What;
 
-// The program's configuration as it travels, at the end of `extra`. False: it is none.
-bool add_configuration(const ncclConfig_t* config, Element* element, std::vector<uint8_t>* extra) {
-  if (config == nullptr) return true;
-  if (config->magic != NCCL_CONFIG_MAGIC || config->size < sizeof *config) return false;
-  const size_t bytes =
-      config->size < api::nccl::kConfigBytesMax ? config->size : api::nccl::kConfigBytesMax;
-  while (extra->size() % 8 != 0) extra->push_back(0);
-  element->config_at = static_cast<uint32_t>(extra->size());
-  element->config_bytes = static_cast<uint32_t>(bytes);
-  const auto* at = reinterpret_cast<const uint8_t*>(config);
-  extra->insert(extra->end(), at, at + bytes);
-  return true;
-}
+constexpr int kRanksLeftOutMax = 1 << 16;
+std::atomic<uint64_t> g_next_registration{1};
 
 ncclResult_t begin(ncclComm_t* comm, int32_t device, int ranks, int rank, const ncclUniqueId* ids,
                    int id_count, const ncclConfig_t* config) {
@@ -35,7 +27,8 @@ ncclResult_t begin(ncclComm_t* comm, int32_t device, int ranks, int rank, const 
   Element element;
   element.what = What::kInit;
   element.ids = static_cast<uint32_t>(id_count);
-  if (!add_configuration(config, &element, &extra)) return ncclInvalidArgument;
+  const ncclResult_t added = add_configuration(config, &element, &extra);
+  if (added != ncclSuccess) return added;
   const Communicator* made = create(comm, device, rank, ranks);
   if (made == nullptr) return ncclInternalError;
   element.communicator = made->id;
@@ -67,6 +60,26 @@ ncclResult_t learn(Communicator* communicator) {
   communicator->rank = rank;
   communicator->ranks = ranks;
   return ranks != 0 ? ncclSuccess : ncclInternalError;
+}
+
+// A communicator of some of a parent's ranks. `is_member`: this rank is one of them.
+ncclResult_t part(const Communicator& parent, bool is_member, Element element,
+                  std::vector<uint8_t> extra, ncclComm_t* made_here, const ncclConfig_t* config) {
+  const ncclResult_t added = add_configuration(config, &element, &extra);
+  if (added != ncclSuccess) return added;
+  element.communicator = parent.id;
+  element.device = parent.device;
+  *made_here = nullptr;
+  ncclComm_t handle = nullptr;
+  if (is_member) {
+    const Communicator* made = create(&handle, parent.device, -1, 0);
+    if (made == nullptr) return ncclInternalError;
+    element.made = made->id;
+    *made_here = handle;
+  }
+  const ncclResult_t result = submit(element, extra, handle);
+  if (handle != nullptr && find(handle) == nullptr) *made_here = nullptr;
+  return result;
 }
 
 // Ends are no part of a group: what is there is done first.
@@ -119,24 +132,25 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
   const Communicator* parent = find(comm);
   if (parent == nullptr || newcomm == nullptr) return ncclInvalidArgument;
   Element element;
-  std::vector<uint8_t> extra;
-  if (!add_configuration(config, &element, &extra)) return ncclInvalidArgument;
   element.what = What::kSplit;
-  element.communicator = parent->id;
-  element.device = parent->device;
   element.peer = color;
   element.key = key;
-  *newcomm = nullptr;
-  ncclComm_t handle = nullptr;
-  if (color != NCCL_SPLIT_NOCOLOR) {
-    const Communicator* made = create(&handle, parent->device, -1, 0);
-    if (made == nullptr) return ncclInternalError;
-    element.made = made->id;
-    *newcomm = handle;
-  }
-  const ncclResult_t result = submit(element, extra, handle);
-  if (handle != nullptr && find(handle) == nullptr) *newcomm = nullptr;
-  return result;
+  return part(*parent, color != NCCL_SPLIT_NOCOLOR, element, {}, newcomm, config);
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                            ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  const Communicator* parent = find(comm);
+  if (parent == nullptr || newcomm == nullptr || excludeRanksList == nullptr ||
+      excludeRanksCount < 1 || excludeRanksCount > kRanksLeftOutMax)
+    return ncclInvalidArgument;
+  Element element;
+  element.what = What::kShrink;
+  element.key = shrinkFlags;
+  element.ids = static_cast<uint32_t>(excludeRanksCount);
+  std::vector<uint8_t> extra(sizeof(int) * static_cast<size_t>(excludeRanksCount));
+  memcpy(extra.data(), excludeRanksList, extra.size());
+  return part(*parent, true, element, std::move(extra), newcomm, config);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return end(comm, What::kFinalize); }
@@ -190,15 +204,32 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   return learned;
 }
 
-// Registering speeds up what is then done from the buffer. NCCL works without it.
-ncclResult_t ncclCommRegister(ncclComm_t comm, void* buff, size_t, void** handle) {
-  if (find(comm) == nullptr || buff == nullptr || handle == nullptr) return ncclInvalidArgument;
-  *handle = nullptr;
-  return ncclSuccess;
+// NCCL does both at once, also between the start and the end of a group.
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* buff, size_t size, void** handle) {
+  const Communicator* known = find(comm);
+  if (known == nullptr || buff == nullptr || size == 0 || handle == nullptr)
+    return ncclInvalidArgument;
+  Element element;
+  element.what = What::kRegister;
+  element.communicator = known->id;
+  element.device = known->device;
+  element.send = reinterpret_cast<uint64_t>(buff);
+  element.count = size;
+  element.made = g_next_registration.fetch_add(1);
+  const ncclResult_t result = do_now(element);
+  *handle = result == ncclSuccess ? reinterpret_cast<void*>(element.made) : nullptr;
+  return result;
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
-  return find(comm) != nullptr && handle == nullptr ? ncclSuccess : ncclInvalidArgument;
+  const Communicator* known = find(comm);
+  if (known == nullptr) return ncclInvalidArgument;
+  Element element;
+  element.what = What::kDeregister;
+  element.communicator = known->id;
+  element.device = known->device;
+  element.made = reinterpret_cast<uint64_t>(handle);
+  return do_now(element);
 }
 
 }  // namespace tendril::client::nccl

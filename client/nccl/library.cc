@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bodies of api/nccl/library.spec, and the answer to everything that is not there yet.
 #include <stdio.h>
+#include <string.h>
 
 #include "client/common/log.h"
 #include "client/nccl/communicator.h"
@@ -8,11 +9,43 @@
 
 namespace tendril::client::nccl {
 
+namespace {
+
+// Why a function is refused, by a part of its name. The first that fits holds.
+struct Refusal {
+  const char* part;
+  const char* why;
+};
+constexpr Refusal kRefusals[] = {
+    {"Window",
+     "windows are memory that kernels of other GPUs reach, which Tendril does not forward"},
+    {"WinGet",
+     "windows are memory that kernels of other GPUs reach, which Tendril does not forward"},
+    {"Signal", "signals need windows, which Tendril does not forward"},
+    {"Grow", "make a communicator of all ranks with ncclCommInitRank instead"},
+    {"CommGetUniqueId", "make a communicator of all ranks with ncclGetUniqueId instead"},
+    {"Revoke", "call ncclCommAbort instead"},
+    {"Suspend", "destroy the communicator, and make it again"},
+    {"Resume", "destroy the communicator, and make it again"},
+    {"Param", "set NCCL's variables before the program's first call of NCCL"},
+    {"SetEncryption", "what NCCL sends between servers is the operators' choice"},
+    {"MemStats", "ask the driver how much memory is free"},
+    {"ResetDebug", "the program has no log of NCCL's; the server's variables decide about it"},
+    {"GroupSimulateEnd", "Tendril does not forward estimates"},
+};
+
+}  // namespace
+
 ncclResult_t refused(const char* name) {
-  log_once(LogLevel::kError, "%s is not supported: Tendril forwards the first set of NCCL's calls",
-           name);
+  const char* why = "it is part of the device API, which Tendril does not forward";
+  for (const Refusal& each : kRefusals) {
+    if (strstr(name, each.part) == nullptr) continue;
+    why = each.why;
+    break;
+  }
   char text[256];
-  snprintf(text, sizeof text, "%s is not supported by Tendril", name);
+  snprintf(text, sizeof text, "%s is not supported by Tendril: %s", name, why);
+  log_once(LogLevel::kError, "%s", text);
   remember(text);
   return ncclInvalidUsage;
 }

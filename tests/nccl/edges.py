@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 
-from gpus import FLOAT32, PROGRESS, SUM, Config, Cuda, Gpu, Nccl, Rank, in_threads
+from gpus import FLOAT32, PROGRESS, SUM, CollectiveConfig, Config, Cuda, Gpu, Nccl, Rank
+from gpus import in_threads
 
 INVALID_ARGUMENT, INVALID_USAGE, REMOTE = 4, 5, 6
 CUDA, NCCL = Cuda(), Nccl()  # opened at the first call
@@ -70,7 +71,10 @@ def questions():
     address, handle = ctypes.c_void_p(), ctypes.c_void_p()
     NCCL.MemAlloc(ctypes.byref(address), ctypes.c_size_t(4096))
     NCCL.CommRegister(ranks[0].comm, address, ctypes.c_size_t(4096), ctypes.byref(handle))
+    expect(bool(handle.value), True, "a registration")
     NCCL.CommDeregister(ranks[0].comm, handle)
+    again = NCCL.code("CommDeregister", ranks[0].comm, handle)
+    expect(again, INVALID_ARGUMENT, "the end of a registration that is gone")
     NCCL.MemFree(address)
     sums(ranks)
     for rank in ranks:
@@ -167,6 +171,46 @@ def shrinks():
     expect([integer(NCCL.CommUserRank, parts[which]) for which in (0, 2)], [0, 1], "after shrink")
     for which in (0, 2):
         NCCL.CommDestroy(parts[which])
+    sums(ranks)
+    for rank in ranks:
+        rank.destroy()
+
+
+def configurations():
+    """The texts of configurations arrive, and what they choose is looked at."""
+    unique_id = new_id()
+
+    def init(which):
+        rank = Rank.__new__(Rank)
+        rank.gpu, rank.nccl, rank.comm = Gpu(CUDA, which), NCCL, ctypes.c_void_p()
+        config = Config.without_blocking()
+        config.blocking, config.net_name = 1, b"Socket"
+        where = ctypes.byref(rank.comm)
+        NCCL.CommInitRankConfig(where, 2, unique_id, which, ctypes.byref(config))
+        return rank
+
+    ranks = in_threads(2, init)
+    other, comm = Config.without_blocking(), ctypes.c_void_p()
+    other.blocking, other.net_name = 1, b"Pigeon"
+    where = ctypes.byref(comm)
+    code = NCCL.code("CommInitRankConfig", where, 1, NCCL.unique_id(), 0, ctypes.byref(other))
+    expect(code != 0, True, "a network that is none")
+
+    def reduce(rank, algorithm):
+        rank.gpu.use()
+        data = rank.gpu.upload([1.0] * 5)
+        config = CollectiveConfig.of(algorithm)
+        where, count = ctypes.c_void_p(data), ctypes.c_size_t(5)
+        end = (rank.comm, rank.gpu.stream, ctypes.byref(config))
+        code = NCCL.code("AllReduceConfig", where, where, count, FLOAT32, SUM, *end)
+        rank.gpu.synchronize()
+        return code, rank.gpu.read(data, 5)
+
+    for algorithm, wanted in ((b"ring", (0, [2.0] * 5)), (None, (0, [2.0] * 5))):
+        answers = in_threads(2, lambda which: reduce(ranks[which], algorithm))
+        expect(answers, [wanted] * 2, f"a sum by {algorithm}")
+    code, data = reduce(ranks[0], b"abacus")
+    expect((code != 0, data), (True, [1.0] * 5), "an algorithm that is none")
     sums(ranks)
     for rank in ranks:
         rank.destroy()
@@ -446,7 +490,7 @@ def versions():
 
 SCENARIOS = [questions, refusals, splits, shrinks, several_ids, stuck_collective]
 SCENARIOS += [stuck_connection, stuck_init, lost_peer, lost_in_init, lost_in_connection, many]
-SCENARIOS += [graph_holds]
+SCENARIOS += [graph_holds, configurations]
 # Of softnccl, and of its knobs.
 OWN = [knobs, versions, lost_lines, different_calls]
 

@@ -69,6 +69,29 @@ class Config(ctypes.Structure):
         return cls(size, 0xCAFEBEEF, 21400, 0, (unset, unset, unset), None, unset)
 
 
+class CollectiveConfig(ctypes.Structure):
+    """Of NCCL 2.32."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("extensions", ctypes.c_void_p),
+        ("blocks", ctypes.c_int * 4),
+        ("algorithm", ctypes.c_char_p),
+        ("forces", ctypes.c_int),
+        ("policy", ctypes.c_int),
+        ("tag", ctypes.c_uint64),
+        ("event", ctypes.c_void_p),
+    ]
+
+    @classmethod
+    def of(cls, algorithm):
+        unset = -(2**31)
+        size = ctypes.sizeof(cls)
+        return cls(size, 0xCAFEBEEF, 23203, None, (unset,) * 4, algorithm, 1, unset, 0, None)
+
+
 class Nccl:
     """Calls of libnccl.so.2 without their prefix."""
 

@@ -12,8 +12,61 @@ namespace {
 using api::nccl::Element;
 using api::nccl::What;
 
-constexpr size_t kCallersMax = 256, kCommunicatorsMax = 4096;
+constexpr size_t kCallersMax = 256, kCommunicatorsMax = 4096, kRegistrationsMax = 65536;
 constexpr std::chrono::seconds kIdle{10};  // a thread whose caller is silent for so long ends
+
+// A collective with what belongs to this process.
+struct Collective {
+  const Element& element;
+  CUstream stream;
+  ncclComm_t comm;
+  ncclRedOp_t operation;
+};
+
+// A function that the library lacks is refused. So is a configuration where it knows none.
+ncclResult_t enqueue(const gpu::Nccl& l, const Collective& c, const ncclCollConfig_t* config) {
+  const Element& e = c.element;
+  const auto type = static_cast<ncclDataType_t>(e.type);
+  const void* send = reinterpret_cast<const void*>(e.send);
+  void* receive = reinterpret_cast<void*>(e.receive);
+  const auto call = [&](auto* plain, auto* configured, auto... arguments) {
+    if (config != nullptr)
+      return configured != nullptr ? configured(arguments..., c.comm, c.stream, config)
+                                   : ncclInvalidUsage;
+    return plain != nullptr ? plain(arguments..., c.comm, c.stream) : ncclInvalidUsage;
+  };
+  const auto between_two = [&](auto* function, auto... arguments) {
+    return function != nullptr ? function(arguments..., e.count, type, e.peer, c.comm, c.stream)
+                               : ncclInvalidUsage;
+  };
+  switch (e.what) {
+    case What::kAllReduce:
+      return call(l.ncclAllReduce, l.ncclAllReduceConfig, send, receive, e.count, type,
+                  c.operation);
+    case What::kBroadcast:
+      return call(l.ncclBroadcast, l.ncclBroadcastConfig, send, receive, e.count, type, e.peer);
+    case What::kReduce:
+      return call(l.ncclReduce, l.ncclReduceConfig, send, receive, e.count, type, c.operation,
+                  e.peer);
+    case What::kAllGather:
+      return call(l.ncclAllGather, l.ncclAllGatherConfig, send, receive, e.count, type);
+    case What::kReduceScatter:
+      return call(l.ncclReduceScatter, l.ncclReduceScatterConfig, send, receive, e.count, type,
+                  c.operation);
+    case What::kAllToAll:
+      return call(l.ncclAlltoAll, l.ncclAlltoAllConfig, send, receive, e.count, type);
+    case What::kGather:
+      return call(l.ncclGather, l.ncclGatherConfig, send, receive, e.count, type, e.peer);
+    case What::kScatter:
+      return call(l.ncclScatter, l.ncclScatterConfig, send, receive, e.count, type, e.peer);
+    case What::kSend:
+      return between_two(l.ncclSend, send);
+    case What::kReceive:
+      return between_two(l.ncclRecv, receive);
+    default:
+      return ncclInvalidArgument;
+  }
+}
 
 }  // namespace
 
@@ -22,6 +75,12 @@ struct Communicators::Group {
   std::vector<uint64_t> made;  // communicators
   std::vector<std::pair<ncclRedOp_t, ncclComm_t>> operations;
   std::vector<std::unique_ptr<Configuration>> configurations;
+
+  Configuration* read(const Element& element, const std::string& extra) {
+    configurations.push_back(std::make_unique<Configuration>());
+    read_configuration(element, extra, configurations.back().get());
+    return configurations.back().get();
+  }
 };
 
 Communicators::Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver)
@@ -111,11 +170,17 @@ ncclResult_t Communicators::give(const Work& work, const std::string& extra, Gro
   switch (element.what) {
     case What::kSplit:
       return split(work, extra, comm, group);
+    case What::kShrink:
+      return shrink(work, extra, comm, group);
+    case What::kRegister:
+      return enlist(work, found.get(), comm);
+    case What::kDeregister:
+      return delist(work, found.get(), comm);
     case What::kFinalize:
     case What::kDestroy:
       return end(work, comm);
     default:
-      return collective(work, comm, group);
+      return collective(work, extra, comm, group);
   }
 }
 
@@ -125,26 +190,24 @@ ncclResult_t Communicators::begin(const Work& work, const std::string& extra, Gr
   if (made == nullptr) return ncclInvalidArgument;
   group->made.push_back(element.communicator);
   driver_->cuCtxSetCurrent(work.context);
-  auto& configuration = group->configurations.emplace_back(std::make_unique<Configuration>());
-  read_configuration(element, extra, configuration.get());
+  Configuration* configuration = group->read(element, extra);
   std::vector<ncclUniqueId> ids = ids_of(element, extra);
   const int ranks = static_cast<int>(element.count);
   if (element.ids == 1) {
     return library_->ncclCommInitRankConfig(&made->comm, ranks, ids[0], element.peer,
-                                            configuration->given);
+                                            configuration->of_communicator());
   }
   if (library_->ncclCommInitRankScalable == nullptr) return ncclInvalidUsage;
   return library_->ncclCommInitRankScalable(&made->comm, ranks, element.peer,
                                             static_cast<int>(ids.size()), ids.data(),
-                                            configuration->given);
+                                            configuration->of_communicator());
 }
 
 ncclResult_t Communicators::split(const Work& work, const std::string& extra, ncclComm_t parent,
                                   Group* group) {
   const Element& element = work.element;
   if (library_->ncclCommSplit == nullptr) return ncclInvalidUsage;
-  auto& configuration = group->configurations.emplace_back(std::make_unique<Configuration>());
-  read_configuration(element, extra, configuration.get());
+  Configuration* configuration = group->read(element, extra);
   ncclComm_t nothing = nullptr;
   std::shared_ptr<Communicator> made;
   if (element.peer != NCCL_SPLIT_NOCOLOR) {
@@ -154,7 +217,59 @@ ncclResult_t Communicators::split(const Work& work, const std::string& extra, nc
     group->made.push_back(element.made);
   }
   return library_->ncclCommSplit(parent, element.peer, element.key,
-                                 made != nullptr ? &made->comm : &nothing, configuration->given);
+                                 made != nullptr ? &made->comm : &nothing,
+                                 configuration->of_communicator());
+}
+
+ncclResult_t Communicators::shrink(const Work& work, const std::string& extra, ncclComm_t parent,
+                                   Group* group) {
+  const Element& element = work.element;
+  if (library_->ncclCommShrink == nullptr) return ncclInvalidUsage;
+  Configuration* configuration = group->read(element, extra);
+  const std::shared_ptr<Communicator> from = find(element.communicator);
+  const std::shared_ptr<Communicator> made =
+      add(element.made, from != nullptr ? from->context : nullptr);
+  if (made == nullptr) return ncclInvalidArgument;
+  group->made.push_back(element.made);
+  std::vector<int> left_out = ranks_of(element, extra);
+  return library_->ncclCommShrink(parent, left_out.data(), static_cast<int>(left_out.size()),
+                                  &made->comm, configuration->of_communicator(), element.key);
+}
+
+// NCCL makes buffers reachable for other ranks, so only memory of the GPU can be one.
+ncclResult_t Communicators::enlist(const Work& work, Communicator* communicator, ncclComm_t comm) {
+  const Element& element = work.element;
+  CUdeviceptr begin = 0;
+  size_t bytes = 0;
+  if (library_->ncclCommRegister == nullptr) return ncclInvalidUsage;
+  if (driver_->cuMemGetAddressRange_v2(&begin, &bytes, element.send) != CUDA_SUCCESS ||
+      element.count > bytes - (element.send - begin))
+    return ncclInvalidArgument;
+  {
+    const Hold hold(mutex_);
+    if (communicator->registrations.size() >= kRegistrationsMax ||
+        communicator->registrations.count(element.made) != 0)
+      return ncclInvalidUsage;
+  }
+  void* handle = nullptr;
+  const ncclResult_t result = library_->ncclCommRegister(
+      comm, reinterpret_cast<void*>(element.send), element.count, &handle);
+  const Hold hold(mutex_);
+  if (result == ncclSuccess) communicator->registrations[element.made] = handle;
+  return result;
+}
+
+ncclResult_t Communicators::delist(const Work& work, Communicator* communicator, ncclComm_t comm) {
+  if (library_->ncclCommDeregister == nullptr) return ncclInvalidUsage;
+  void* handle = nullptr;
+  {
+    const Hold hold(mutex_);
+    const auto found = communicator->registrations.find(work.element.made);
+    if (found == communicator->registrations.end()) return ncclInvalidArgument;
+    handle = found->second;
+    communicator->registrations.erase(found);
+  }
+  return library_->ncclCommDeregister(comm, handle);
 }
 
 ncclResult_t Communicators::end(const Work& work, ncclComm_t comm) {
@@ -167,49 +282,22 @@ ncclResult_t Communicators::end(const Work& work, ncclComm_t comm) {
   return result;
 }
 
-ncclResult_t Communicators::collective(const Work& work, ncclComm_t comm, Group* group) {
-  const gpu::Nccl& l = *library_;
+ncclResult_t Communicators::collective(const Work& work, const std::string& extra, ncclComm_t comm,
+                                       Group* group) {
   const Element& e = work.element;
-  const auto type = static_cast<ncclDataType_t>(e.type);
   auto operation = static_cast<ncclRedOp_t>(e.operation);
-  const void* send = reinterpret_cast<const void*>(e.send);
-  void* receive = reinterpret_cast<void*>(e.receive);
   if (reduces(e.what) && e.operation == api::nccl::kPreMulSum) {
     uint64_t scalar = e.scalar;
     void* at = e.scalar_on_device != 0 ? reinterpret_cast<void*>(scalar) : &scalar;
     const auto where = e.scalar_on_device != 0 ? ncclScalarDevice : ncclScalarHostImmediate;
-    if (l.ncclRedOpCreatePreMulSum == nullptr) return ncclInvalidUsage;
-    const ncclResult_t made = l.ncclRedOpCreatePreMulSum(&operation, at, type, where, comm);
+    if (library_->ncclRedOpCreatePreMulSum == nullptr) return ncclInvalidUsage;
+    const ncclResult_t made = library_->ncclRedOpCreatePreMulSum(
+        &operation, at, static_cast<ncclDataType_t>(e.type), where, comm);
     if (made != ncclSuccess) return made;
     group->operations.emplace_back(operation, comm);
   }
-  const auto call = [](auto* function, auto... arguments) {
-    return function != nullptr ? function(arguments...) : ncclInvalidUsage;
-  };
-  switch (e.what) {
-    case What::kAllReduce:
-      return call(l.ncclAllReduce, send, receive, e.count, type, operation, comm, work.stream);
-    case What::kBroadcast:
-      return call(l.ncclBroadcast, send, receive, e.count, type, e.peer, comm, work.stream);
-    case What::kReduce:
-      return call(l.ncclReduce, send, receive, e.count, type, operation, e.peer, comm, work.stream);
-    case What::kAllGather:
-      return call(l.ncclAllGather, send, receive, e.count, type, comm, work.stream);
-    case What::kReduceScatter:
-      return call(l.ncclReduceScatter, send, receive, e.count, type, operation, comm, work.stream);
-    case What::kAllToAll:
-      return call(l.ncclAlltoAll, send, receive, e.count, type, comm, work.stream);
-    case What::kGather:
-      return call(l.ncclGather, send, receive, e.count, type, e.peer, comm, work.stream);
-    case What::kScatter:
-      return call(l.ncclScatter, send, receive, e.count, type, e.peer, comm, work.stream);
-    case What::kSend:
-      return call(l.ncclSend, send, e.count, type, e.peer, comm, work.stream);
-    case What::kReceive:
-      return call(l.ncclRecv, receive, e.count, type, e.peer, comm, work.stream);
-    default:
-      return ncclInvalidArgument;
-  }
+  return enqueue(*library_, {e, work.stream, comm, operation},
+                 e.config_bytes != 0 ? group->read(e, extra)->of_collective() : nullptr);
 }
 
 ncclResult_t Communicators::state(uint64_t communicator, int* rank, int* ranks) {

@@ -55,6 +55,7 @@ class Communicators {
   struct Communicator {
     ncclComm_t comm = nullptr;  // NCCL writes it while others may read it
     CUcontext context = nullptr;
+    std::map<uint64_t, void*> registrations;  // by the client's number; guarded by mutex_
   };
   struct Job {
     std::vector<Work> work;
@@ -73,8 +74,12 @@ class Communicators {
   ncclResult_t give(const Work& work, const std::string& extra, Group* group, Answer* answer);
   ncclResult_t begin(const Work& work, const std::string& extra, Group* group);
   ncclResult_t split(const Work& work, const std::string& extra, ncclComm_t parent, Group* group);
+  ncclResult_t shrink(const Work& work, const std::string& extra, ncclComm_t parent, Group* group);
   ncclResult_t end(const Work& work, ncclComm_t comm);
-  ncclResult_t collective(const Work& work, ncclComm_t comm, Group* group);
+  ncclResult_t enlist(const Work& work, Communicator* communicator, ncclComm_t comm);
+  ncclResult_t delist(const Work& work, Communicator* communicator, ncclComm_t comm);
+  ncclResult_t collective(const Work& work, const std::string& extra, ncclComm_t comm,
+                          Group* group);
   std::shared_ptr<Communicator> find(uint64_t id);
   std::shared_ptr<Communicator> add(uint64_t id, CUcontext context);
   void forget(uint64_t id);

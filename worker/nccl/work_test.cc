@@ -60,21 +60,51 @@ TEST(NcclWork, NumbersThatNcclDoesNotKnow) {
   EXPECT_FALSE(read_work(reinterpret_cast<const uint8_t*>(&element), sizeof element - 1, 0, &work));
 }
 
-TEST(NcclWork, PointersOfTheProgramMeanNothingHere) {
-  std::string extra(api::nccl::kConfigBytesMax, '\x7f');
+TEST(NcclWork, RanksThatAreLeftOutLieInside) {
   Element element;
-  element.config_bytes = api::nccl::kConfigBytesMax;
-  Configuration read;
-  read_configuration(element, extra, &read);
-  ASSERT_NE(read.given, nullptr);
-  EXPECT_EQ(read.given->size, api::nccl::kConfigBytesMax);
-  EXPECT_EQ(read.given->netName, nullptr);
-  uint64_t second = 1;
-  std::memcpy(&second, read.bytes + api::nccl::kConfigPointers[1], sizeof second);
-  EXPECT_EQ(second, 0u);
+  element.what = What::kShrink;
+  element.ids = 2;
+  element.made = 5;
+  EXPECT_TRUE(reads(element, 8));
+  EXPECT_FALSE(reads(element, 7));
+  EXPECT_EQ(ranks_of(element, std::string("\1\0\0\0\3\0\0\0", 8)), (std::vector<int>{1, 3}));
+  element.made = 0;
+  EXPECT_FALSE(reads(element, 8));
+}
+
+// The pointer at `at` of what the server reads from a configuration that has `value` there.
+const char* pointer_read(What what, uint32_t bytes, uint32_t at, uint64_t value,
+                         const std::string& behind, Configuration* read) {
+  std::string extra(bytes, '\0');
+  std::memcpy(extra.data() + at, &value, sizeof value);
+  Element element;
+  element.what = what;
+  element.config_bytes = bytes;
+  read_configuration(element, extra + behind, read);
+  const char* pointer = nullptr;
+  std::memcpy(&pointer, read->bytes + at, sizeof pointer);
+  return pointer;
+}
+
+TEST(NcclWork, PointersOfAConfigurationPointHereOrNowhere) {
+  constexpr uint32_t kBytes = api::nccl::kConfigBytesMax;
+  const std::string name("Socket", 7);
+  Configuration whole, beyond, endless, event, algorithm;
+  const char* read = pointer_read(What::kInit, kBytes, 48, kBytes, name, &whole);
+  ASSERT_NE(read, nullptr);
+  EXPECT_STREQ(read, "Socket");
+  EXPECT_TRUE(read >= whole.texts[0] && read < whole.texts[api::nccl::kConfigTextsMax]);
+  EXPECT_EQ(pointer_read(What::kInit, kBytes, 32, ~uint64_t{0}, name, &beyond), nullptr);
+  EXPECT_EQ(pointer_read(What::kInit, kBytes, 32, kBytes, "no end", &endless), nullptr);
+  constexpr uint32_t kCollective = api::nccl::kCollConfigBytesMax;
+  EXPECT_EQ(pointer_read(What::kReduce, kCollective, api::nccl::kCollConfigEventAt, kCollective,
+                         name, &event),
+            nullptr);
+  EXPECT_STREQ(pointer_read(What::kReduce, kCollective, 40, kCollective, name, &algorithm),
+               "Socket");
   Configuration none;
-  read_configuration(Element(), extra, &none);
-  EXPECT_EQ(none.given, nullptr);
+  read_configuration(Element(), name, &none);
+  EXPECT_EQ(none.of_communicator(), nullptr);
 }
 
 }  // namespace
