@@ -3,9 +3,12 @@
 // process when it gets a stale handle. lifetimes_fuzz.cc does the same for as long as it is let.
 // TENDRIL_LIFETIMES_SEED repeats one session, TENDRIL_LIFETIMES_SESSIONS says how many there are.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "base/text.h"
 #include "worker/cuda/testing/random_calls.h"
@@ -136,6 +139,47 @@ TEST(Lifetimes, AStreamWithoutAnIdThatCapturesEndsWithItsContext) {
   end.graph = api::make_id(Kind::kGraph, 0, 1, 1);
   add(&lane, end);
   run_lane(driver.get(), lane.data(), lane.size());
+}
+
+// Copies to the client that nobody waits for are sent by a thread of their own. It may look for one
+// when the session is over.
+TEST(Lifetimes, NoCopyIsAskedForAfterItsContext) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
+  ASSERT_NE(driver, nullptr);
+  static std::atomic<bool> over, asked;
+  static pthread_t own;
+  static cuDevicePrimaryCtxReset_v2_t* reset;
+  static cuEventQuery_t* query;
+  over = asked = false;
+  own = pthread_self();
+  reset = driver->cuDevicePrimaryCtxReset_v2;
+  query = driver->cuEventQuery;
+  driver->cuDevicePrimaryCtxReset_v2 = [](CUdevice device) {
+    over = true;
+    return reset(device);
+  };
+  driver->cuEventQuery = [](CUevent event) {
+    if (pthread_equal(pthread_self(), own)) return query(event);
+    for (int i = 0; i < 100 && !over; ++i) usleep(1000);
+    if (over) asked = true;
+    return CUDA_ERROR_NOT_READY;
+  };
+  std::vector<uint8_t> lane;
+  wire::cuda::primary_retain_request retain;
+  retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+  append_call(&lane, retain, 0, 1);
+  wire::cuda::mirror_create_request memory;
+  memory.address = 0x10'0000'0000;
+  memory.bytes = 4096;
+  add(&lane, memory);
+  wire::cuda::copy_from_device_async_request copy;
+  copy.source = memory.address;
+  copy.bytes = 64;
+  copy.transfer = 1;
+  copy.stream = api::cuda::kLegacyStream;
+  append_call(&lane, copy, 1, 0);
+  run_lane(driver.get(), lane.data(), lane.size());
+  EXPECT_FALSE(asked);
 }
 
 TEST(Lifetimes, AGraphIsNotEndedWhileAStreamCapturesInside) { capture_into_what_ends(false); }

@@ -33,16 +33,14 @@ void Waiters::finish() {
   handed_over_.notify_all();
   looked_at_.notify_all();
   thread_ended_.wait(hold, [this] { return threads_ == 0 && !looking_; });
-}
-
-Waiters::~Waiters() {
-  finish();
+  hold.unlock();
   {
-    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    const std::lock_guard<std::mutex> deliveries(delivery_mutex_);
     deliveries_end_ = true;
     soon_.notify_one();
   }
   if (delivery_thread_runs_) pthread_join(delivery_thread_, nullptr);
+  delivery_thread_runs_ = false;
 }
 
 CUresult Waiters::query(Wait* wait) {
@@ -376,7 +374,7 @@ void* Waiters::delivery_main(void* self) {
     hold.unlock();
     usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
     hold.lock();
-    waiters->deliver_in_own_context();
+    if (!waiters->deliveries_end_) waiters->deliver_in_own_context();
   }
   return nullptr;
 }

@@ -79,10 +79,11 @@ struct InFlight {
 class Waiters {
  public:
   explicit Waiters(Executor* executor);
-  // Ends the threads once everything handed over is over. Not for a worker that leaves: work of a
-  // client that died may never end.
-  ~Waiters();
-  // The same for the waits alone. None may come afterwards.
+  // Ends the threads once every wait that was handed over is over. Not for a worker that leaves:
+  // work of a client that died may never end.
+  ~Waiters() { finish(); }
+  // The same before the end. What is not sent by then is dropped, since contexts may end now: no
+  // wait and no copy to the client may come afterwards.
   void finish();
 
   // For handlers: the call's reply goes out when the GPU is there. The handler returns this result.

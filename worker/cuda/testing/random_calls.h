@@ -678,6 +678,7 @@ class RandomCalls {
         later.bytes = 64;
         later.host = 0x1000;
         later.stream = stream();
+        if (choices_.below(2) == 0) later.transfer = ++transfers_;
         return add(later);
       case 3:
         return add(wait);
@@ -723,7 +724,7 @@ class RandomCalls {
   }
 
   Choices& choices_;
-  uint32_t replies_ = 0;
+  uint32_t replies_ = 0, transfers_ = 0;
   std::vector<uint8_t> lane_;
 };
 
