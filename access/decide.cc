@@ -102,6 +102,8 @@ const char* action_name(Action action) {
       return "invite";
     case Action::kRevoke:
       return "revoke";
+    case Action::kIssued:
+      return "list identities";
     case Action::kReload:
       return "reload";
     case Action::kReport:
@@ -130,6 +132,7 @@ Decision decide(const Principal& who, Action action, const std::string& owner) {
       return decide_owned(who, action, owner);
     case Action::kInvite:
     case Action::kRevoke:
+    case Action::kIssued:
     case Action::kReload:
       if (who.role == Role::kAdmin) return allow("admin");
       return refuse("admin",

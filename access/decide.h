@@ -21,6 +21,7 @@ enum class Action : uint8_t {
   kChange,   // new terms for a lease
   kInvite,   // give out identities
   kRevoke,   // take them back
+  kIssued,   // who has which
   kReload,
   // Of a pool's scheduler:
   kReport,       // lend GPUs to it

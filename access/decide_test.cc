@@ -45,7 +45,7 @@ TEST(Decide, RolesHaveTheirActions) {
         Row{Role::kServer, true, false, false}, Row{Role::kMetrics, true, false, false}}) {
     EXPECT_EQ(decide(someone(row.role), Action::kList).allowed, row.lists) << role_name(row.role);
     EXPECT_EQ(decide(someone(row.role), Action::kLease).allowed, row.leases) << role_name(row.role);
-    for (const Action action : {Action::kInvite, Action::kRevoke, Action::kReload})
+    for (const Action action : {Action::kInvite, Action::kRevoke, Action::kIssued, Action::kReload})
       EXPECT_EQ(decide(someone(row.role), action).allowed, row.invites) << role_name(row.role);
   }
 }

@@ -72,6 +72,9 @@ struct Policy {
   // True: what cannot be written to the audit log is refused.
   bool audit_required = false;
 
+  // How long a connection outlives the certificate that opened it, without a newer one.
+  uint64_t certificate_grace_s = 3600;
+
   // The narrowest section that has a key counts: the name, the role, everybody. Without any, a
   // user with a certificate has priority 0 at most.
   Limits limits_of(const Principal& who) const;

@@ -24,6 +24,7 @@ using base::Status;
 constexpr double kGpusMax = 1e6;
 constexpr uint64_t kCountMax = 1'000'000;
 constexpr uint64_t kTenYearsS = 10ull * 365 * 24 * 3600;
+constexpr uint64_t kGraceMaxS = 86'400;  // identity/deny_list.h
 constexpr char kLimitKeys[] =
     "shares, leases, sessions, priority, cap, longest_lease, unattached, idle";
 
@@ -56,6 +57,8 @@ class Reader {
   void shares(const std::string& key, const toml::node& node, LimitRules::Rule<uint64_t>* rule);
   void count(const std::string& key, const toml::node& node, LimitRules::Rule<uint32_t>* rule);
   void duration(const std::string& key, const toml::node& node, LimitRules::Rule<uint64_t>* rule);
+  std::optional<uint64_t> seconds(const toml::node& node);
+  void grace(const std::string& key, const toml::node& node);
 
   const std::string path_;
   Status status_;
@@ -155,36 +158,46 @@ void Reader::count(const std::string& key, const toml::node& node,
   rule->value = static_cast<uint32_t>(*number);
 }
 
-void Reader::duration(const std::string& key, const toml::node& node,
-                      LimitRules::Rule<uint64_t>* rule) {
-  if (is_none(node, rule)) return;
+std::optional<uint64_t> Reader::seconds(const toml::node& node) {
   const std::string text = node.value_exact<std::string>().value_or("");
-  const char* const what = "a time, as in \"90s\", \"15m\", \"12h\" or \"7d\", or \"none\"";
-  if (text.size() < 2 || text.size() > 10) return expected(key, node, what);
-  uint64_t seconds = 0;
+  if (text.size() < 2 || text.size() > 10) return std::nullopt;
+  uint64_t number = 0;
   for (const char c : text.substr(0, text.size() - 1)) {
-    if (c < '0' || c > '9') return expected(key, node, what);
-    seconds = seconds * 10 + static_cast<uint64_t>(c - '0');
+    if (c < '0' || c > '9') return std::nullopt;
+    number = number * 10 + static_cast<uint64_t>(c - '0');
   }
   switch (text.back()) {
     case 's':
-      break;
+      return number;
     case 'm':
-      seconds *= 60;
-      break;
+      return number * 60;
     case 'h':
-      seconds *= 3600;
-      break;
+      return number * 3600;
     case 'd':
-      seconds *= 86'400;
-      break;
+      return number * 86'400;
     default:
-      return expected(key, node, what);
+      return std::nullopt;
   }
-  if (seconds == 0 || seconds > kTenYearsS) {
+}
+
+void Reader::duration(const std::string& key, const toml::node& node,
+                      LimitRules::Rule<uint64_t>* rule) {
+  if (is_none(node, rule)) return;
+  const std::optional<uint64_t> time_s = seconds(node);
+  if (!time_s) {
+    return expected(key, node, "a time, as in \"90s\", \"15m\", \"12h\" or \"7d\", or \"none\"");
+  }
+  if (*time_s == 0 || *time_s > kTenYearsS) {
     return expected(key, node, "a time above 0 and of at most ten years, or \"none\"");
   }
-  rule->value = seconds;
+  rule->value = *time_s;
+}
+
+void Reader::grace(const std::string& key, const toml::node& node) {
+  const std::optional<uint64_t> time_s = seconds(node);
+  if (!time_s || *time_s == 0 || *time_s > kGraceMaxS)
+    return expected(key, node, "a time above 0 and of at most a day, as in \"15m\" or \"1h\"");
+  policy_.certificate_grace_s = *time_s;
 }
 
 void Reader::limit(const std::string& key, const toml::node& node, LimitRules* rules) {
@@ -281,6 +294,8 @@ void Reader::top(const std::string& key, const toml::node& node) {
     if (text != "tls" && text != "clear") expected(key, node, what);
   } else if (key == "audit_required") {
     policy_.audit_required = flag(key, node);
+  } else if (key == "certificate_grace") {
+    grace(key, node);
   } else if (key == "unix") {
     const toml::table* const section = table(key, node);
     if (section != nullptr) unix_section(*section);
@@ -292,8 +307,8 @@ void Reader::top(const std::string& key, const toml::node& node) {
   } else {
     fail(node.source(),
          "unknown key '" + base::printable(key, 64) +
-             "'; the keys are encrypt, trusted_networks, metrics and audit_required, the sections "
-             "[unix], [limits], [role.NAME] and [user.NAME]");
+             "'; the keys are encrypt, trusted_networks, metrics, audit_required and "
+             "certificate_grace, the sections [unix], [limits], [role.NAME] and [user.NAME]");
   }
 }
 

@@ -15,6 +15,7 @@ constexpr char kPolicy[] = R"(
 encrypt = "always"
 trusted_networks = ["10.0.0.0/8", "fd00::/8"]
 audit_required = true
+certificate_grace = "15m"
 
 [unix]
 users = ["carol", 1002]
@@ -60,6 +61,7 @@ TEST(PolicyFile, SaysEverything) {
   EXPECT_EQ(p.encrypt, Encrypt::kAlways);
   EXPECT_TRUE(p.encrypt_given);
   EXPECT_TRUE(p.audit_required);
+  EXPECT_EQ(p.certificate_grace_s, 900u);
   EXPECT_TRUE(contains(p.trusted_networks, "10.1.1.1:5"));
   EXPECT_EQ(p.unix_users, UnixUsers::kListed);
   EXPECT_EQ(p.unix_listed, (std::vector<std::string>{"carol", "1002"}));
@@ -89,6 +91,7 @@ TEST(PolicyFile, AnEmptyOneLimitsNothing) {
   const Limits limits = policy.value().limits_of(named("eve", Role::kUser));
   EXPECT_FALSE(limits.leases || limits.share_millionths || limits.priority || limits.idle_s);
   EXPECT_EQ(policy.value().encrypt, Encrypt::kUntrusted);
+  EXPECT_EQ(policy.value().certificate_grace_s, 3600u);
 }
 
 TEST(PolicyFile, ErrorsNameLineColumnAndWhatWasExpected) {
@@ -138,6 +141,8 @@ TEST(PolicyFile, RefusesOtherTypes) {
                            "user = 1",
                            "[user]\nbob = 1",
                            "audit_required = 1",
+                           "certificate_grace = \"none\"",
+                           "certificate_grace = \"25h\"",
                            "encrypt = 1",
                            "a = {",
                            "\xff\xfe"}) {

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/servers.h"
@@ -103,6 +105,37 @@ Result<std::pair<std::string, std::string>> invite_somebody(
   // This machine reached it, so who joins may do so in the same way.
   const bool network = options.server.rfind("unix:", 0) != 0;
   return std::make_pair(reply->token, network ? options.server : reply->address);
+}
+
+// In the authority's folder, or page by page from its server.
+Result<std::vector<wire::IssuedCertificate>> issued_certificates(const IdentityOptions& options) {
+  std::vector<wire::IssuedCertificate> all;
+  if (options.server.empty()) {
+    Result<std::unique_ptr<identity::Authority>> opened = authority(options);
+    if (!opened.ok()) return opened.status();
+    auto records = (*opened)->issued(identity::wall_clock_s());
+    if (!records.ok()) return records.status();
+    for (const identity::Authority::IssuedRecord& record : *records) {
+      all.push_back({record.serial, record.name.uri(), uint64_t(record.issued_s),
+                     uint64_t(record.ends_s), record.by, record.denied});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
+      return std::tie(one.issued_s, one.serial) < std::tie(other.issued_s, other.serial);
+    });
+    return all;
+  }
+  wire::IssuedRequest request;
+  for (;;) {
+    auto page = ask_authority<wire::IssuedReply>(options, wire::Request::kIssued, request);
+    if (!page.ok()) return page.status();
+    all.insert(all.end(), page->certificates.begin(), page->certificates.end());
+    if (!page->more || page->certificates.empty()) return all;
+    const wire::IssuedCertificate& last = page->certificates.back();
+    if (std::make_pair(last.issued_s, last.serial) <=
+        std::make_pair(request.after_issued_s, request.after_serial))
+      return Status(Code::kMismatch, options.server + " sent the same part of the list again");
+    request = {last.issued_s, last.serial};
+  }
 }
 
 // A person logs in with a browser, here or elsewhere.
@@ -201,6 +234,26 @@ Result<std::shared_ptr<const session::Securer>> securer(const std::string& token
   auto client = identity::TlsClient::with_identities(*all);
   if (!client.ok()) return client.status();
   return Made(client.take());
+}
+
+// More often towards the end.
+Certificates own_certificates(int64_t now_s) {
+  constexpr int64_t kTriesInALife = 48, kTriesInTheRest = 4;
+  Certificates found;
+  Result<std::vector<identity::OwnIdentity>> all =
+      identity::load_identities(identity::identity_folder(""));
+  if (!all.ok()) return found;
+  for (const identity::OwnIdentity& own : *all) {
+    const identity::Facts& facts = own.facts;
+    if (facts.name.role == identity::Role::kServer) continue;  // its server renews it
+    if (found.serials.empty() || facts.renewal_s() < found.renewal_s) {
+      found.renewal_s = facts.renewal_s();
+      found.retry_after_s = std::min((facts.ends_s - facts.begins_s) / kTriesInALife,
+                                     (facts.ends_s - now_s) / kTriesInTheRest);
+    }
+    found.serials += facts.serial + " ";
+  }
+  return found;
 }
 
 int identity_init(const IdentityOptions& options) {
@@ -321,25 +374,25 @@ int identity_whoami(const IdentityOptions& options) {
 }
 
 int identity_issued(const IdentityOptions& options) {
-  Result<std::unique_ptr<identity::Authority>> opened = authority(options);
-  if (!opened.ok()) return complain(kFailed, opened.status());
-  auto records = (*opened)->issued(identity::wall_clock_s());
+  auto records = issued_certificates(options);
   if (!records.ok()) return complain(kFailed, records.status());
   nlohmann::json list = nlohmann::json::array();
-  for (const auto& record : *records) {
+  for (const wire::IssuedCertificate& record : *records) {
     if (options.json) {
-      list.push_back({{"identity", record.name.uri()},
+      list.push_back({{"identity", record.identity},
                       {"serial", record.serial},
                       {"issued_s", record.issued_s},
                       {"ends_s", record.ends_s},
                       {"by", record.by},
-                      {"revoked", record.denied}});
+                      {"revoked", record.revoked}});
       continue;
     }
-    printf("%s  %-8s  %-24s  until %s  by %s%s\n", record.serial.c_str(),
-           identity::role_text(record.name.role), record.name.name.c_str(),
-           identity::time_text(record.ends_s).c_str(), record.by.c_str(),
-           record.denied ? "  REVOKED" : "");
+    const Result<identity::Name> name = identity::read_name(record.identity);
+    if (!name.ok()) return complain(kFailed, name.status());
+    printf("%s  %-8s  %-24s  until %s  by %s%s\n", base::printable(record.serial, 64).c_str(),
+           identity::role_text(name.value().role), name.value().name.c_str(),
+           identity::time_text(int64_t(record.ends_s)).c_str(),
+           base::printable(record.by, 16).c_str(), record.revoked ? "  REVOKED" : "");
   }
   if (options.json) printf("%s\n", nlohmann::json({{"issued", list}}).dump().c_str());
   return 0;

@@ -35,6 +35,14 @@ int identity_renew(const IdentityOptions& options);
 // and an end is near, a line on stderr says so.
 base::Result<std::shared_ptr<const session::Securer>> securer(const std::string& token);
 
+// The certificates of this user. Asks nobody.
+struct Certificates {
+  std::string serials;        // of all; empty: there are none
+  int64_t renewal_s = 0;      // when the first of them should be renewed, since 1970
+  int64_t retry_after_s = 0;  // if that fails
+};
+Certificates own_certificates(int64_t now_s);
+
 // "90m", "12h", "30d", in seconds.
 base::Result<int64_t> read_duration(const std::string& text, const std::string& option);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -66,7 +67,7 @@ class Holding {
     if (!lease.ok()) return lease.status();
     reply_ = lease.take();
     controls_.push_back(std::move(met.control));
-    expect();
+    expect(endpoints);
     return Status();
   }
 
@@ -85,8 +86,12 @@ class Holding {
     auto lease = lease_from_pool(std::move(ask));
     if (!lease.ok()) return lease.status();
     reply_ = std::move(lease->reply);
-    for (TakenLease& taken : lease->leases) controls_.push_back(std::move(taken.control));
-    expect();
+    std::vector<session::Endpoint> servers = asked.servers.endpoints;
+    for (TakenLease& taken : lease->leases) {
+      controls_.push_back(std::move(taken.control));
+      servers.push_back(taken.endpoint);
+    }
+    expect(servers);
     return Status();
   }
 
@@ -105,7 +110,8 @@ class Holding {
         .ok();
   }
 
-  void expect() {
+  void expect(const std::vector<session::Endpoint>& servers) {
+    standing_.emplace(options_, servers);
     for (const auto& control : controls_) waits_.push_back(control.get());
   }
 
@@ -115,7 +121,8 @@ class Holding {
     for (const session::Control* control : waits_) polled.push_back({control->fd(), POLLIN, 0});
     for (const session::Connection& program : programs_)
       polled.push_back({program.descriptor(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), -1) < 0) return;
+    if (poll(polled.data(), polled.size(), standing_->wait_ms()) < 0) return;
+    standing_->look();
     const size_t controls = waits_.size();
     for (size_t i = controls; i-- > 0;) {
       if (polled[1 + i].revents != 0 && !hear(waits_[i])) waits_.erase(waits_.begin() + long(i));
@@ -159,6 +166,7 @@ class Holding {
   std::vector<std::unique_ptr<session::Control>> controls_;
   std::vector<session::Control*> waits_;  // those of controls_ that have not ended
   Notices notices_{SignalWish()};
+  std::optional<Standing> standing_;
 };
 
 }  // namespace

@@ -603,9 +603,12 @@ void CommandLine::add_identity() {
   const char* const by_server = "The authority's server, which is asked as an administrator";
   invite->add_option("-s,--server", o.server, by_server)->type_name("HOST[:PORT]");
   CLI::App* const issued =
-      identity_command(group, "list", "The certificates that are valid, on the authority's machine",
+      identity_command(group, "list",
+                       "Who has a certificate, until when, and whether it was revoked: on the "
+                       "authority's machine, or with --server",
                        identity_issued);
   issued->add_flag("--json", o.json, "Machine-readable output");
+  issued->add_option("-s,--server", o.server, by_server)->type_name("HOST[:PORT]");
   CLI::App* const revoke = identity_command(
       group, "revoke",
       "Take certificates and invitations back: on the authority's machine, or with --server",

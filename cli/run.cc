@@ -105,15 +105,17 @@ bool hear(session::Control* control, Notices* notices) {
   }
 }
 
-int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices) {
+int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices,
+             Standing* standing) {
   std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
   for (const TakenLease& lease : held.leases) waits.push_back({lease.control->fd(), POLLIN, 0});
   for (;;) {
     const uint64_t next_ns = notices->next_ns(), now_ns = base::now_ns();
-    int timeout_ms = -1;
+    int timeout_ms = standing->wait_ms();
     if (next_ns != Notices::kNever) {
       const uint64_t left_ms = next_ns > now_ns ? (next_ns - now_ns) / 1'000'000 + 1 : 0;
-      timeout_ms = static_cast<int>(std::min<uint64_t>(left_ms, 3'600'000));
+      const int notice_ms = static_cast<int>(std::min<uint64_t>(left_ms, 3'600'000));
+      timeout_ms = timeout_ms < 0 ? notice_ms : std::min(timeout_ms, notice_ms);
     }
     if (poll(waits.data(), waits.size(), timeout_ms) < 0 && errno != EINTR) break;
     if (waits[1].revents != 0) pass_signal_on(signals, child);
@@ -131,6 +133,7 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
       if (held.requeues) notices->requeue(base::now_ns());
     }
     if (const std::optional<int> number = notices->due(base::now_ns())) kill(child, *number);
+    standing->look();
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -138,7 +141,7 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(const RunOptions& options, const Held& held, Notices* notices) {
+int run_program(const RunOptions& options, const Held& held, Notices* notices, Standing* standing) {
   sigset_t passed_on, before;
   sigemptyset(&passed_on);
   for (const int number : kPassedOn) sigaddset(&passed_on, number);
@@ -160,7 +163,7 @@ int run_program(const RunOptions& options, const Held& held, Notices* notices) {
                     "cannot run '" + options.program[0] + "': " + strerror(error));
   }
   const base::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices);
+  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices, standing);
   // Whoever waits in a queue again must hear Ctrl-C. What came meanwhile was for the program.
   signalfd_siginfo ignored;
   while (read(signals.get(), &ignored, sizeof ignored) == sizeof ignored) {
@@ -258,7 +261,10 @@ int run(const RunOptions& options) {
     if (options.verbose) describe(held->leases);
     set_variables(options, *client, *held, asking->request.wish.restarts);
     Notices notices(asking->signal);
-    const int status = run_program(options, *held, &notices);
+    std::vector<session::Endpoint> servers = asked->servers.endpoints;
+    for (const TakenLease& lease : held->leases) servers.push_back(lease.endpoint);
+    Standing standing(options, std::move(servers));
+    const int status = run_program(options, *held, &notices, &standing);
     // Release explicitly instead of just closing the connection. Then a command that follows
     // directly is served.
     for (const TakenLease& lease : held->leases) {

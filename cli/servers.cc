@@ -9,15 +9,24 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/clock.h"
 #include "cli/complain.h"
 #include "cli/identity.h"
 #include "config/credentials.h"
 #include "config/local_sockets.h"
 #include "config/servers.h"
+#include "identity/certificate.h"
 
 namespace tendril::cli {
 
 using base::Status;
+
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kLookAgainS = 60;
+
+}  // namespace
 
 base::Result<ServerList> resolve_servers(const std::vector<std::string>& asked) {
   auto found = config::find_servers(asked);
@@ -51,6 +60,48 @@ base::Result<Reach> reach(const CommonOptions& options) {
     fprintf(stderr, "tendril: %s\n", line.c_str());
   };
   return found;
+}
+
+Standing::Standing(const CommonOptions& options, std::vector<session::Endpoint> servers)
+    : options_(options), servers_(std::move(servers)), shown_(own_certificates(0).serials) {
+  auto token = config::load_token(options.token_file, config::TokenUse::kClient);
+  if (!shown_.empty() && token.ok() && token->empty()) look_ns_ = base::now_ns();
+}
+
+int Standing::wait_ms() const {
+  if (look_ns_ == 0) return -1;
+  const uint64_t now_ns = base::now_ns();
+  return look_ns_ <= now_ns ? 0 : static_cast<int>((look_ns_ - now_ns) / 1'000'000 + 1);
+}
+
+void Standing::look() {
+  const uint64_t now_ns = base::now_ns();
+  if (look_ns_ == 0 || now_ns < look_ns_) return;
+  const auto nanoseconds = [](int64_t seconds) {
+    return static_cast<uint64_t>(std::max<int64_t>(seconds, 1)) * kSecondNs;
+  };
+  const int64_t now_s = identity::wall_clock_s();
+  Certificates own = own_certificates(now_s);
+  const bool due = now_s >= own.renewal_s && now_ns >= next_try_ns_;
+  if (due || own.serials != shown_) {
+    show();
+    own = own_certificates(now_s);
+    next_try_ns_ = now_ns + nanoseconds(own.retry_after_s);
+  }
+  const int64_t left_s = now_s >= own.renewal_s ? own.retry_after_s : own.renewal_s - now_s;
+  look_ns_ = base::now_ns() + nanoseconds(std::min(left_s, kLookAgainS));
+}
+
+// Connecting shows it.
+void Standing::show() {
+  auto fresh = reach(options_);
+  const std::string serials = own_certificates(0).serials;
+  if (!fresh.ok() || serials == shown_) return;
+  bool all = true;
+  fresh->connect.patience = {};
+  for (const session::Endpoint& endpoint : servers_)
+    all = session::Control::connect(endpoint, fresh->connect).ok() && all;
+  if (all) shown_ = serials;  // otherwise once more, soon
 }
 
 base::Result<Reach> reach_to_administer(const CommonOptions& options) {

@@ -45,6 +45,25 @@ bool any_answers(const std::vector<ServerView>& views);
 // For what concerns one lease: the only server that was named, or whoever schedules the pool.
 base::Result<std::unique_ptr<session::Control>> connect_to_one(const Reach& reach);
 
+// For who holds leases for long: renews this user's certificate in time, and shows the servers each
+// newer one, so that the leases outlive the certificate that they were taken with.
+class Standing {
+ public:
+  Standing(const CommonOptions& options, std::vector<session::Endpoint> servers);
+  // How long poll may wait until `look` is called again. -1: it need not be.
+  int wait_ms() const;
+  // If the time has come. May wait for servers, some seconds.
+  void look();
+
+ private:
+  void show();
+
+  const CommonOptions options_;
+  const std::vector<session::Endpoint> servers_;
+  std::string shown_;                       // the certificates that the servers know
+  uint64_t look_ns_ = 0, next_try_ns_ = 0;  // 0: never; at once
+};
+
 // Who sends a request. `program`: as the server's list should show it.
 wire::ClientInfo client_info(const std::string& program);
 

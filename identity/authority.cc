@@ -121,6 +121,17 @@ Status Authority::keep_tokens(const std::vector<TokenRecord>& records) const {
 }
 
 Result<std::vector<Authority::IssuedRecord>> Authority::issued(int64_t now_s) const {
+  Result<std::vector<IssuedRecord>> records = recent(now_s);
+  if (records.ok()) {
+    records->erase(
+        std::remove_if(records->begin(), records->end(),
+                       [now_s](const IssuedRecord& record) { return record.ends_s < now_s; }),
+        records->end());
+  }
+  return records;
+}
+
+Result<std::vector<Authority::IssuedRecord>> Authority::recent(int64_t now_s) const {
   const std::string path = folder_ + kIssuedFile;
   Result<std::string> text = content(path);
   if (!text.ok()) return text.status();
@@ -139,7 +150,7 @@ Result<std::vector<Authority::IssuedRecord>> Authority::issued(int64_t now_s) co
     record.name.name = words[2];
     record.by = words[6];
     record.denied = denied_now->has(record.serial);
-    if (record.ends_s >= now_s) records.push_back(std::move(record));
+    if (record.ends_s + kGraceMaxS >= now_s) records.push_back(std::move(record));
   }
   return records;
 }
@@ -195,7 +206,7 @@ Result<JoinToken> Authority::invite(const Invitation& invitation, int64_t now_s)
 // The caller holds the lock.
 Result<Issued> Authority::issue_and_note(const Name& name, int64_t lifetime_s, const char* by,
                                          const std::string& request, int64_t now_s) {
-  Result<std::vector<IssuedRecord>> records = issued(now_s);
+  Result<std::vector<IssuedRecord>> records = recent(now_s);
   if (!records.ok()) return records.status();
   if (records->size() >= kIssuedMax)
     return Status(Code::kExhausted, "the authority has issued its maximum of certificates");
@@ -297,7 +308,7 @@ Result<Issued> Authority::grant(const Name& name, int64_t lifetime_s, By by,
 Result<size_t> Authority::revoke(const std::string& whom, int64_t now_s) {
   Result<base::Fd> lock = lock_folder(folder_);
   if (!lock.ok()) return lock.status();
-  Result<std::vector<IssuedRecord>> records = issued(now_s);
+  Result<std::vector<IssuedRecord>> records = recent(now_s);
   if (!records.ok()) return records.status();
   Result<DenyList> list = denied(now_s);
   if (!list.ok()) return list.status();

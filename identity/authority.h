@@ -57,7 +57,7 @@ class Authority {
   base::Result<Issued> grant(const Name& name, int64_t lifetime_s, By by,
                              const std::string& request, int64_t now_s);
   // Takes back certificates and unused tokens: of a name ("alice", "user/alice") or one serial.
-  // Returns how many.
+  // Returns how many. Certificates that ended kGraceMaxS ago at most are among them.
   base::Result<size_t> revoke(const std::string& whom, int64_t now_s);
   base::Result<DenyList> denied(int64_t now_s) const;
 
@@ -73,6 +73,8 @@ class Authority {
 
  private:
   struct TokenRecord;
+  // Also those that ended kGraceMaxS ago at most.
+  base::Result<std::vector<IssuedRecord>> recent(int64_t now_s) const;
   Authority(std::string folder, Certificate certificate, Key key, std::string pool)
       : folder_(std::move(folder)),
         certificate_(std::move(certificate)),

@@ -104,6 +104,18 @@ TEST_F(AuthorityTest, RenewsWhatItIssuedUntilItIsTakenBack) {
   EXPECT_EQ(authority_->denied(kTestNowS + 100 * kDayS)->size(), 0u);
 }
 
+TEST_F(AuthorityTest, WhatHasJustEndedIsTakenBackToo) {
+  auto made = enroll(authority_->invite({Role::kUser, "alice"}, kTestNowS).take());
+  ASSERT_TRUE(made.ok());
+  const int64_t soon_s = made->facts.ends_s + kGraceMaxS, late_s = soon_s + 1;
+  EXPECT_EQ(authority_->issued(soon_s)->size(), 0u);
+  EXPECT_FALSE(authority_->revoke("alice", late_s).ok());
+  // Others come meanwhile, and the file is written again.
+  ASSERT_TRUE(enroll(authority_->invite({Role::kUser, "bob"}, soon_s).take(), "", soon_s).ok());
+  EXPECT_EQ(authority_->revoke("alice", soon_s).take(), 1u);
+  EXPECT_TRUE(authority_->denied(soon_s)->has(made->facts.serial));
+}
+
 TEST_F(AuthorityTest, RevokingTakesBackInvitations) {
   const JoinToken token = authority_->invite({Role::kUser, "alice"}, kTestNowS).take();
   EXPECT_EQ(authority_->revoke("alice", kTestNowS).take(), 1u);

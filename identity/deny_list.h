@@ -12,6 +12,10 @@
 
 namespace tendril::identity {
 
+// Certificates can be taken back until so long after their end, because connections may outlive
+// them (tls.h).
+inline constexpr int64_t kGraceMaxS = 86'400;
+
 class DenyList {
  public:
   static constexpr size_t kEntriesMax = 16'384;

@@ -96,7 +96,8 @@ bool Service::is_mine(uint16_t kind) {
 }
 
 bool Service::is_administration(uint16_t kind) {
-  return kind == uint16_t(wire::Request::kInvite) || kind == uint16_t(wire::Request::kRevoke);
+  return kind == uint16_t(wire::Request::kInvite) || kind == uint16_t(wire::Request::kRevoke) ||
+         kind == uint16_t(wire::Request::kIssued);
 }
 
 Service::Service(ServiceOptions options) : options_(std::move(options)) {}
@@ -312,6 +313,10 @@ Result<std::vector<uint8_t>> Service::administer(uint16_t kind, const std::vecto
     wire::InviteRequest request;
     return wire::decode(body.data(), body.size(), &request) ? invite(request) : malformed;
   }
+  if (kind == uint16_t(wire::Request::kIssued)) {
+    wire::IssuedRequest request;
+    return wire::decode(body.data(), body.size(), &request) ? issued(request) : malformed;
+  }
   wire::RevokeRequest request;
   return wire::decode(body.data(), body.size(), &request) ? revoke(request) : malformed;
 }
@@ -341,6 +346,26 @@ Result<std::vector<uint8_t>> Service::revoke(const wire::RevokeRequest& request)
   Result<size_t> count = authority_->revoke(request.whom, wall_clock_s());
   if (!count.ok()) return count.status();
   return wire::encode(wire::RevokeReply{*count});
+}
+
+Result<std::vector<uint8_t>> Service::issued(const wire::IssuedRequest& request) {
+  Result<std::vector<Authority::IssuedRecord>> records = authority_->issued(wall_clock_s());
+  if (!records.ok()) return records.status();
+  const auto order = [](const Authority::IssuedRecord& record) {
+    return std::make_pair(uint64_t(record.issued_s), record.serial);
+  };
+  const auto after = std::make_pair(request.after_issued_s, request.after_serial);
+  std::sort(records->begin(), records->end(),
+            [&](const auto& one, const auto& other) { return order(one) < order(other); });
+  wire::IssuedReply reply;
+  for (const Authority::IssuedRecord& record : *records) {
+    if (!request.after_serial.empty() && order(record) <= after) continue;
+    reply.more = reply.certificates.size() == wire::kIssuedPageMax;
+    if (reply.more) break;
+    reply.certificates.push_back({record.serial, record.name.uri(), uint64_t(record.issued_s),
+                                  uint64_t(record.ends_s), record.by, record.denied});
+  }
+  return wire::encode(reply);
 }
 
 Result<Issued> Service::enroll(const wire::EnrollRequest& request) {

@@ -59,7 +59,7 @@ class Service {
   // kEnroll, kRenew and kDenied (wire/control.h). `sealed`: the connection is inside TLS.
   base::Result<std::vector<uint8_t>> answer(uint16_t kind, const std::vector<uint8_t>& body,
                                             const session::Peer& peer, bool sealed);
-  // kInvite and kRevoke, for who may do that.
+  // kInvite, kRevoke and kIssued, for who may do that.
   base::Result<std::vector<uint8_t>> administer(uint16_t kind, const std::vector<uint8_t>& body);
   // Reads the providers' file again. After an error nothing has changed.
   base::Status reload();
@@ -79,6 +79,7 @@ class Service {
   base::Status no_authority() const;
   base::Result<std::vector<uint8_t>> invite(const wire::InviteRequest& request);
   base::Result<std::vector<uint8_t>> revoke(const wire::RevokeRequest& request);
+  base::Result<std::vector<uint8_t>> issued(const wire::IssuedRequest& request);
   base::Result<Issued> enroll(const wire::EnrollRequest& request);
   base::Result<Issued> renew(const wire::RenewRequest& request, const session::Peer& peer);
 

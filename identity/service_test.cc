@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/clock.h"
+#include "base/text.h"
+#include "identity/files.h"
 #include "identity/test_pool.h"
 
 namespace tendril::identity {
@@ -97,9 +101,43 @@ TEST_F(ServiceTest, RevokingIsSeenWithinSeconds) {
   EXPECT_TRUE(DenyList::read(denied.list)->has(facts.serial));
 }
 
+TEST_F(ServiceTest, LongListsComeInPages) {
+  auto authority = Authority::open(authority_folder(files_.path() + "/identity")).take();
+  const size_t at_first = authority->issued(wall_clock_s())->size();
+  constexpr size_t kMore = wire::kIssuedPageMax + 3;
+  std::string text = read_file(authority->folder() + "/issued", Secrecy::kSecret).take();
+  for (size_t i = 0; i < kMore; ++i) {
+    const std::string now = std::to_string(wall_clock_s() - int64_t(i / 2));
+    text += base::format("%032zx", i) + " user many " + now + " 4000000000 60 token\n";
+  }
+  ASSERT_TRUE(write_file(authority->folder() + "/issued", text, Secrecy::kSecret).ok());
+  std::set<std::string> serials;
+  wire::IssuedRequest asked;
+  wire::IssuedReply page;
+  for (int pages = 0; pages < 3 && (pages == 0 || page.more); ++pages) {
+    auto answer = service_->administer(uint16_t(wire::Request::kIssued), wire::encode(asked));
+    ASSERT_TRUE(answer.ok()) << answer.status().message();
+    ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &page));
+    ASSERT_LE(page.certificates.size(), wire::kIssuedPageMax);
+    for (const wire::IssuedCertificate& one : page.certificates) serials.insert(one.serial);
+    ASSERT_FALSE(page.certificates.empty());
+    asked = {page.certificates.back().issued_s, page.certificates.back().serial};
+  }
+  EXPECT_FALSE(page.more);
+  EXPECT_EQ(serials.size(), at_first + kMore);
+}
+
 TEST_F(ServiceTest, AdministratorsInviteAndRevoke) {
   const auto administer = [&](wire::Request kind, auto message) {
     return service_->administer(uint16_t(kind), wire::encode(message));
+  };
+  const auto issued_to = [&](const char* identity) -> std::string {
+    auto answer = administer(wire::Request::kIssued, wire::IssuedRequest());
+    wire::IssuedReply reply;
+    if (!answer.ok() || !wire::decode(answer->data(), answer->size(), &reply)) return "no answer";
+    for (const wire::IssuedCertificate& one : reply.certificates)
+      if (one.identity == identity) return one.revoked ? "revoked" : "valid";
+    return "missing";
   };
   wire::InviteRequest invitation{"operator", "eve", 60, 3600};
   auto answer = administer(wire::Request::kInvite, invitation);
@@ -112,11 +150,13 @@ TEST_F(ServiceTest, AdministratorsInviteAndRevoke) {
   ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &joined));
   const Facts facts = read_facts(read_certificate(joined.certificate).take()).take();
   EXPECT_EQ(facts.name, (Name{"lab", Role::kOperator, "eve"}));
+  EXPECT_EQ(issued_to("spiffe://lab/operator/eve"), "valid");
   answer = administer(wire::Request::kRevoke, wire::RevokeRequest{"eve"});
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   wire::RevokeReply revoked;
   ASSERT_TRUE(wire::decode(answer->data(), answer->size(), &revoked));
   EXPECT_EQ(revoked.count, 1u);
+  EXPECT_EQ(issued_to("spiffe://lab/operator/eve"), "revoked");
   const wire::RenewRequest again{joined.certificate, make_request(key_).take()};
   EXPECT_FALSE(ask(wire::Request::kRenew, again, "spiffe://lab/operator/eve").ok());
   EXPECT_EQ(administer(wire::Request::kRevoke, wire::RevokeRequest{"nobody"}).status().code(),

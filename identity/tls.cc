@@ -100,8 +100,8 @@ class ServerSeal final : public TlsSeal {
   Status receive(const void* data, size_t bytes, std::vector<uint8_t>* plain,
                  std::vector<uint8_t>* network) override {
     // During the handshake `opened` says so, inside TLS.
-    Status denied = is_open() ? check_denied() : Status();
-    return denied.ok() ? TlsSeal::receive(data, bytes, plain, network) : denied;
+    Status stands = is_open() ? check_standing() : Status();
+    return stands.ok() ? TlsSeal::receive(data, bytes, plain, network) : stands;
   }
   std::string identity() const override {
     return facts_.serial.empty() ? std::string() : facts_.name.uri();
@@ -120,7 +120,7 @@ class ServerSeal final : public TlsSeal {
               seal->server_->clock_(), "the client's certificate");
     if (facts.ok()) {
       seal->facts_ = facts.take();
-      seal->refused_ = seal->check_denied();
+      seal->refused_ = seal->check_standing();
     } else {
       seal->refused_ = facts.status();
     }
@@ -137,7 +137,10 @@ class ServerSeal final : public TlsSeal {
 
  protected:
   Status opened(std::vector<uint8_t>* network) override {
-    if (refused_.ok()) return Status();
+    if (refused_.ok()) {
+      if (!facts_.serial.empty()) server_->shown(facts_);
+      return Status();
+    }
     facts_ = Facts();
     const std::vector<uint8_t> words = words_ != nullptr ? words_(refused_) : refusal(refused_);
     Status sent = send(words.data(), words.size(), network);
@@ -163,10 +166,8 @@ class ServerSeal final : public TlsSeal {
   static ServerSeal* of(SSL* ssl) {
     return static_cast<ServerSeal*>(static_cast<TlsSeal*>(SSL_get_app_data(ssl)));
   }
-  Status check_denied() const {
-    if (facts_.serial.empty() || !server_->is_denied(facts_.serial)) return Status();
-    return Status(Code::kRefused, "the certificate of " + facts_.name.text() +
-                                      " was revoked; ask an administrator for a new invitation");
+  Status check_standing() const {
+    return facts_.serial.empty() ? Status() : server_->standing(facts_);
   }
 
   const std::shared_ptr<TlsServer> server_;
@@ -253,6 +254,37 @@ void TlsServer::deny(const DenyList& list) {
 bool TlsServer::is_denied(const std::string& serial) const {
   std::lock_guard<std::mutex> hold(mutex_);
   return denied_.has(serial);
+}
+
+void TlsServer::set_grace(int64_t seconds) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  grace_s_ = seconds;
+}
+
+void TlsServer::shown(const Facts& facts) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto [latest, fresh] = latest_.try_emplace(facts.name.uri(), facts);
+  if (!fresh && latest->second.ends_s < facts.ends_s) latest->second = facts;
+  if (!fresh) return;
+  for (auto at = latest_.begin(); at != latest_.end();)
+    at = at->second.ends_s + kGraceMaxS < clock_() ? latest_.erase(at) : std::next(at);
+}
+
+Status TlsServer::standing(const Facts& facts) const {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const Status revoked(Code::kRefused, "the certificate of " + facts.name.text() +
+                                           " was revoked; ask an administrator for a new "
+                                           "invitation");
+  if (denied_.has(facts.serial)) return revoked;
+  const int64_t earliest_end_s = clock_() - grace_s_;
+  if (facts.ends_s >= earliest_end_s) return Status();
+  const auto latest = latest_.find(facts.name.uri());
+  if (latest != latest_.end() && denied_.has(latest->second.serial)) return revoked;
+  if (latest != latest_.end() && latest->second.ends_s >= earliest_end_s) return Status();
+  return Status(Code::kRefused, "the certificate of " + facts.name.text() + " ended at " +
+                                    time_text(facts.ends_s) +
+                                    ", and this server was shown no newer one since; renew it, or "
+                                    "join or log in again");
 }
 
 // ---- the client's half ----

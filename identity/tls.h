@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,12 +46,21 @@ class TlsServer : public std::enable_shared_from_this<TlsServer> {
   // From now on these certificates prove nothing, on open connections too (Seal::receive).
   void deny(const DenyList& list);
   bool is_denied(const std::string& serial) const;
+  // How long a connection outlives the certificate that opened it, unless its owner has shown a
+  // newer one since. kGraceMaxS at most.
+  void set_grace(int64_t seconds);
 
  private:
   friend class ServerSeal;
   TlsServer() = default;
+  // A client has proven itself with this certificate.
+  void shown(const Facts& facts);
+  // Whether a connection that a client opened with it may go on.
+  base::Status standing(const Facts& facts) const;
 
   mutable std::mutex mutex_;
+  int64_t grace_s_ = 3600;
+  std::map<std::string, Facts> latest_;  // by name, the certificate that ends last
   std::shared_ptr<ssl_ctx_st> context_;
   Certificate authority_;
   DenyList denied_;

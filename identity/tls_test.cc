@@ -195,6 +195,41 @@ TEST_F(TlsTest, RevokingReachesOpenConnections) {
   EXPECT_PRED2(has, slow.refusal(), "revoked") << "also if its proof comes in pieces";
 }
 
+TEST_F(TlsTest, AConnectionOutlivesItsCertificateIfANewerOneIsShown) {
+  const auto far = server(gpu1_);
+  far->set_grace(60);
+  const auto goes_on = [](Line& line) {
+    return line.far->receive(nullptr, 0, &line.at_server, &line.to_client);
+  };
+  const auto connect = [&](Role role, const char* name, int64_t lifetime_s, int64_t now_s) {
+    const OwnIdentity own = pool_.issue_to(role, name, lifetime_s, now_s);
+    const auto near = client({own});
+    auto line = std::make_unique<Line>(near.get(), far.get());
+    line->run();
+    EXPECT_TRUE(line->far->is_open()) << line->far_status.message();
+    return std::make_pair(std::move(line), own.facts.serial);
+  };
+  const auto alices = connect(Role::kUser, "alice", 600, kTestNowS);
+  const auto bobs = connect(Role::kUser, "bob", 600, kTestNowS);
+  test_time_s = kTestNowS + 500;
+  const auto renewed = connect(Role::kUser, "bob", 600, test_time_s);
+  const auto other_role = connect(Role::kOperator, "alice", 600, test_time_s);
+  test_time_s = kTestNowS + 659;
+  EXPECT_TRUE(goes_on(*alices.first).ok());
+  test_time_s = kTestNowS + 661;
+  EXPECT_TRUE(has(goes_on(*alices.first).message(), "ended at"));
+  EXPECT_TRUE(has(goes_on(*alices.first).message(), "shown no newer one"));
+  EXPECT_TRUE(goes_on(*bobs.first).ok());
+  // Revoking the newer one ends the old connection, too.
+  DenyList list;
+  list.add(renewed.second, kTestNowS + 1100);
+  far->deny(list);
+  EXPECT_TRUE(has(goes_on(*bobs.first).message(), "was revoked"));
+  far->deny(DenyList());
+  test_time_s = kTestNowS + 1161;
+  EXPECT_TRUE(has(goes_on(*bobs.first).message(), "ended at"));
+}
+
 TEST_F(TlsTest, ClientsRefuseWhoStandsInForAServer) {
   const auto near = client({alice_});
   const std::pair<OwnIdentity, const char*> cases[] = {

@@ -108,6 +108,10 @@ Status Doors::reload(const std::string& token) {
   return Status();
 }
 
+void Doors::set_grace(uint64_t seconds) const {
+  if (service_ != nullptr) service_->tls()->set_grace(static_cast<int64_t>(seconds));
+}
+
 void Doors::greet() const {
   if (service_ == nullptr) {
     if (!options_.token.empty()) {

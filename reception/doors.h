@@ -47,11 +47,13 @@ class Doors {
   static bool answers(uint16_t kind);
   base::Result<std::vector<uint8_t>> answer(const session::Message& request,
                                             const session::Facts& facts) const;
-  // Gives out and takes back identities, for who may do that (access/decide.h).
+  // Gives out, takes back and lists identities, for who may do that (access/decide.h).
   static bool administers(uint16_t kind);
   base::Result<std::vector<uint8_t>> administer(const session::Message& request) const;
   // Reads the file of identity providers again; from now on `token` is the secret.
   base::Status reload(const std::string& token);
+  // How long a connection outlives its peer's certificate (identity/tls.h).
+  void set_grace(uint64_t seconds) const;
   // How users get in, for the log.
   void greet() const;
 

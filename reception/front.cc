@@ -171,8 +171,10 @@ Status Front::make_guard() {
           guard.status().message().c_str());
     guard = std::move(without);
   }
-  if (guard.ok()) guard_ = guard.take();
-  return guard.status();
+  if (!guard.ok()) return guard.status();
+  guard_ = guard.take();
+  doors_->set_grace(guard_->settings()->policy.certificate_grace_s);
+  return Status();
 }
 
 std::vector<std::string> Front::addresses() const {
@@ -205,8 +207,9 @@ Status Front::greet() const {
 
 Status Front::reload() {
   Status status = guard_->reload();
-  if (status.ok()) status = doors_->reload(guard_->settings()->token);
-  return status;
+  if (!status.ok()) return status;
+  doors_->set_grace(guard_->settings()->policy.certificate_grace_s);
+  return doors_->reload(guard_->settings()->token);
 }
 
 void Front::close() {

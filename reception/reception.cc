@@ -468,6 +468,7 @@ RequestPool* Reception::pool_for(uint16_t kind) {
     case wire::Request::kDenied:
     case wire::Request::kInvite:
     case wire::Request::kRevoke:
+    case wire::Request::kIssued:
       return &lists_;
     case wire::Request::kAttach:
     case wire::Request::kSecuredAttach:

@@ -178,6 +178,11 @@ void Visitor::refused_at_door(const char* what, bool guesses, const base::Status
 
 // Written down before it is done, so that nobody is invited whom the audit log does not know.
 base::Result<std::vector<uint8_t>> Visitor::administer(const session::Message& request) const {
+  if (wire::Request(request.kind) == wire::Request::kIssued) {
+    const base::Status asked = ask(access::Action::kIssued, std::string(), std::string());
+    if (!asked.ok()) return asked;
+    return front_->doors().administer(request);
+  }
   const bool invites = wire::Request(request.kind) == wire::Request::kInvite;
   wire::InviteRequest invitation;
   wire::RevokeRequest revocation;

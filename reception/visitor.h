@@ -39,7 +39,8 @@ class Visitor {
   base::Status record(const std::string& what, const std::string& object,
                       const access::Decision& decision,
                       const access::Guard::Details& details = {}) const;
-  // Answers who joins, renews, invites or revokes (doors.h), and writes it to the audit log.
+  // Answers who joins, renews, invites, revokes or lists identities (doors.h), and writes it to the
+  // audit log.
   base::Result<std::vector<uint8_t>> answer_at_door(const session::Message& request,
                                                     const session::Facts& facts) const;
 

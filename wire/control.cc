@@ -258,6 +258,28 @@ void visit(V& v, RevokeReply& m) {
 }
 
 template <typename V>
+void visit(V& v, IssuedRequest& m) {
+  v.unless_empty(1, m.after_issued_s);
+  v.unless_empty(2, m.after_serial);
+}
+
+template <typename V>
+void visit(V& v, IssuedCertificate& m) {
+  v(1, m.serial);
+  v(2, m.identity);
+  v(3, m.issued_s);
+  v(4, m.ends_s);
+  v(5, m.by);
+  v.unless_empty(6, m.revoked);
+}
+
+template <typename V>
+void visit(V& v, IssuedReply& m) {
+  v(1, m.certificates);
+  v.unless_empty(2, m.more);
+}
+
+template <typename V>
 void visit(V& v, Hello& m) {
   v.range(uint16_t(Feature::kProtocol), m.protocol_oldest, m.protocol_newest);
   v(uint16_t(Feature::kProductVersion), m.product_version);
@@ -341,6 +363,8 @@ TENDRIL_CONTROL_MESSAGE(InviteRequest)
 TENDRIL_CONTROL_MESSAGE(InviteReply)
 TENDRIL_CONTROL_MESSAGE(RevokeRequest)
 TENDRIL_CONTROL_MESSAGE(RevokeReply)
+TENDRIL_CONTROL_MESSAGE(IssuedRequest)
+TENDRIL_CONTROL_MESSAGE(IssuedReply)
 TENDRIL_CONTROL_MESSAGE(TransportOffers)
 TENDRIL_CONTROL_MESSAGE(TransportAnswers)
 

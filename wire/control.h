@@ -74,6 +74,7 @@ enum class Request : uint16_t {
   kDenied = 32,  // -> DeniedReply; from servers of the pool
   kInvite = 33,  // InviteRequest -> InviteReply; from administrators, as the next
   kRevoke = 34,  // RevokeRequest -> RevokeReply
+  kIssued = 35,  // IssuedRequest -> IssuedReply
   // Pools (wire/pool.h)
   kPoolReport = 40,   // PoolReport -> PoolOrders; from a server to its scheduler, again and again
   kClaim = 41,        // ClaimRequest -> LeaseReply; the lease lives while this connection does
@@ -413,6 +414,23 @@ struct RevokeRequest {
 };
 struct RevokeReply {
   uint64_t count = 0;  // of certificates and tokens
+};
+// Only those behind the one that is named. Without a serial: from the beginning.
+struct IssuedRequest {
+  uint64_t after_issued_s = 0;
+  std::string after_serial;
+};
+struct IssuedCertificate {
+  std::string serial, identity;  // "spiffe://POOL/ROLE/NAME"
+  uint64_t issued_s = 0, ends_s = 0;
+  std::string by;  // identity::Authority::IssuedRecord
+  bool revoked = false;
+};
+inline constexpr size_t kIssuedPageMax = 512;
+// By the time of issue, then by serial.
+struct IssuedReply {
+  std::vector<IssuedCertificate> certificates;  // kIssuedPageMax at most
+  bool more = false;
 };
 
 template <typename Message>

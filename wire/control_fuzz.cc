@@ -33,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<Notice>,        attempt<PoolCommand>,
       attempt<PoolAnswer>,    attempt<InviteRequest>,
       attempt<InviteReply>,   attempt<RevokeRequest>,
-      attempt<RevokeReply>};
+      attempt<RevokeReply>,   attempt<IssuedRequest>,
+      attempt<IssuedReply>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

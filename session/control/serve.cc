@@ -265,6 +265,7 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
     case wire::Request::kDenied:
     case wire::Request::kInvite:
     case wire::Request::kRevoke:
+    case wire::Request::kIssued:
       break;
   }
   return perform_other(request, facts, handler);
