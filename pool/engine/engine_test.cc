@@ -216,6 +216,24 @@ TEST_F(Rules, StartsOthersBeforeTheHeadWhereTheyAreNotInItsWay) {
   EXPECT_EQ(starts(1000), Ids{2});
 }
 
+// A server ends a lease a moment after its time, because it heard of it a moment after the plan.
+TEST_F(Rules, WaitsForALeaseThatOutstaysItsEnd) {
+  servers({1});
+  Ask first = ask(1);
+  first.most_s = 1000;
+  submit(first);
+  ASSERT_EQ(starts(0), Ids{1});
+  submit(ask(2), 10);
+  EXPECT_TRUE(starts(10).empty());
+  ASSERT_EQ(waiting(2, 10).start_to_s, 1000);
+  submit(ask(3), 20);
+  EXPECT_TRUE(starts(1000).empty()) << "lease 1 is still there";
+  EXPECT_TRUE(starts(1001).empty());
+  EXPECT_EQ(waiting(2, 1001).place, 1U);
+  engine_.ended(1, 1002);
+  EXPECT_EQ(starts(1002), Ids{2});
+}
+
 TEST_F(Rules, SaysWhatAUserMayHave) {
   PoolPolicy policy = default_policy();
   policy.user_classes[0].max_per_user.gpus = 2 * kWholeGpu;

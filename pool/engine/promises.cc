@@ -71,10 +71,13 @@ bool Engine::State::keeps(const Promise& promise, int64_t now_s) {
          room.in_time(seeker, promise.slices, at_s);
 }
 
-// When its time has come, a request has its place whatever was promised to others since.
+// When its time has come, a request has its place whatever was promised to others since. A lease
+// that has reached its end may still be there for a moment: its server takes it back, not the time.
 bool Engine::State::start_as_promised(Entry& entry, int64_t now_s, EnginePlan& plan) {
   const Promise* own = promise_of(entry.ask.id);
-  if (own == nullptr || own->by_force || now_s < own->at_s || !keeps(*own, now_s)) return false;
+  if (own == nullptr || own->by_force || now_s < own->at_s || !keeps(*own, now_s) ||
+      !room.has_room(own->slices, entry.ask.packed))
+    return false;
   const Charge charge = own->charge;
   if (const auto lacking = ledger.lacks(ledger.use(), charge);
       lacking && (lacking->what != Lack::kFull || lacking->kept))

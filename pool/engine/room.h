@@ -95,6 +95,8 @@ class Room {
   EarliestPlace earliest(const Seeker& seeker, uint32_t gpu_class, const Ends& ends) const;
   // True if the slices will be free at that time, if leases end when they must.
   bool free_by(const std::vector<PlacedSlice>& slices, bool packed, int64_t at_s) const;
+  // True if nobody who is there now keeps the slices from it, whatever claims say.
+  bool has_room(const std::vector<PlacedSlice>& slices, bool packed) const;
   // True if claims and maintenance let the seeker have these from then on.
   bool in_time(const Seeker& seeker, const std::vector<PlacedSlice>& slices, int64_t at_s) const;
   // True if it fits on GPUs of the class if nothing else is there. `any_state`: on silent, draining

@@ -332,6 +332,14 @@ bool Room::free_by(const std::vector<PlacedSlice>& slices, bool packed, int64_t 
   return true;
 }
 
+bool Room::has_room(const std::vector<PlacedSlice>& slices, bool packed) const {
+  return std::all_of(slices.begin(), slices.end(), [&](const PlacedSlice& slice) {
+    return fleet_.server(slice.server)
+        .gpus[slice.gpu]
+        .has_room(SliceNeed{slice.share_millionths, slice.memory_bytes}, packed);
+  });
+}
+
 bool Room::ever_fits(const Seeker& seeker, uint32_t gpu_class, bool any_state) const {
   const Request request = request_for(*seeker.ask);
   const TimeVeto veto(*this, seeker, request);

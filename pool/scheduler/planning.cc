@@ -258,22 +258,32 @@ wire::News Scheduler::State::news_of(Job& job, const EngineWaiting* waiting) con
   return news;
 }
 
+// Between two looks at all that wait. The engine searches for the reason of each, so a long queue
+// is looked at less often.
+uint64_t Scheduler::State::news_pass_every_ns() const {
+  const uint64_t of_all_ns = engine_.waiting_count() * kNewsOfEachNs;
+  return std::clamp(of_all_ns, uint64_t(options.news_ms) * kMillisecond, kNewsEveryNs);
+}
+
 // One news at once, then on change only; and now and then, as a sign that the pool lives.
 void Scheduler::State::tell_waiting() {
-  const bool due = now_.monotonic_ns - news_pass_ns_ >= kSecond && !job_by_connection_.empty();
-  if (!news_dirty_ && !due) return;
-  if (now_.monotonic_ns - news_pass_ns_ < kNewsPassNs) return;
-  news_pass_ns_ = now_.monotonic_ns;
+  const bool looks = news_dirty_ && now_.monotonic_ns - news_pass_ns_ >= news_pass_every_ns();
+  const bool signs = now_.monotonic_ns - signs_ns_ >= kSecond && !job_by_connection_.empty();
+  if (!looks && !signs) return;
+  signs_ns_ = now_.monotonic_ns;
+  if (looks) {
+    waiting_ = engine_.waiting(seconds());
+    news_dirty_ = false;
+    news_pass_ns_ = now_.monotonic_ns;
+  }
   std::unordered_map<uint64_t, const EngineWaiting*> by_id;
-  if (news_dirty_) waiting_ = engine_.waiting(seconds());
-  news_dirty_ = false;
   for (const EngineWaiting& waiting : waiting_) by_id[waiting.id] = &waiting;
   for (const auto& [connection, id] : job_by_connection_) {
     Job& job = jobs_.at(id);
-    if (job.stage > Stage::kCommitting) continue;
+    const bool late = now_.monotonic_ns - job.told_ns >= kNewsEveryNs;
+    if (job.stage > Stage::kCommitting || (!looks && !(job.was_told && late))) continue;
     auto waiting = by_id.find(id);
     wire::News news = news_of(job, waiting == by_id.end() ? nullptr : waiting->second);
-    const bool late = now_.monotonic_ns - job.told_ns >= kNewsEveryNs;
     if (job.was_told && !late && equal(news, job.told)) continue;
     job.told = news;
     job.told_ns = now_.monotonic_ns;

@@ -21,7 +21,7 @@ bool begins_with(const std::string& text, const std::string& prefix) {
 void Scheduler::State::recover(const std::vector<std::pair<std::string, std::string>>& records,
                                Now now) {
   arrive(now);
-  usage_saved_ns_ = news_pass_ns_ = now_.monotonic_ns;
+  usage_saved_ns_ = news_pass_ns_ = signs_ns_ = now_.monotonic_ns;
   for (const auto& [key, value] : records) {
     if (key != keys::kPolicy) continue;
     base::Result<PoolPolicy> policy = Status(base::Code::kInvalid, "");

@@ -228,7 +228,9 @@ Effects Scheduler::State::tick(Now now) {
   if (!timers_.empty()) effects.again_ns = std::min(effects.again_ns, std::get<0>(timers_.top()));
   if (planning_) effects.again_ns = std::min(effects.again_ns, plan_due_ns_);
   if (!planning_) effects.again_ns = std::min(effects.again_ns, planning_due_ns_);
-  if (news_dirty_) effects.again_ns = std::min(effects.again_ns, news_pass_ns_ + kNewsPassNs);
+  if (news_dirty_) {
+    effects.again_ns = std::min(effects.again_ns, news_pass_ns_ + news_pass_every_ns());
+  }
   if (plan_dirty_) effects.again_ns = std::min(effects.again_ns, now_.monotonic_ns + kSecond);
   if (!job_by_connection_.empty()) {
     effects.again_ns = std::min(effects.again_ns, now_.monotonic_ns + kSecond);

@@ -102,6 +102,8 @@ struct SchedulerOptions {
   // While somebody waits, reports are answered after this time, so that the pool hears sooner of
   // what became free. More servers: after longer.
   uint32_t hurried_ms = 250;
+  // Between two looks at why all wait, at least; those who wait hear what changed. Many: longer.
+  uint32_t news_ms = 250;
 };
 
 class Scheduler {

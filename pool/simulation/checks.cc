@@ -125,7 +125,9 @@ void Checks::answered(const FakeClient& client, const base::Status& status,
   if (reply.parts.size() > 1) ++figures.gangs;
   const int64_t waited_ns = world_->now_ns() - client.asked_ns();
   figures.waited_ns += waited_ns;
-  figures.longest_wait_ns = std::max(figures.longest_wait_ns, waited_ns);
+  if (waited_ns <= figures.longest_wait_ns) return;
+  figures.longest_wait_ns = waited_ns;
+  figures.longest_wait = "client " + text(client.id()) + ", " + client.last_news().reason;
 }
 
 void Checks::lost_answer(const FakeClient& client, const base::Status& status,

@@ -67,6 +67,10 @@ void FakeClient::wire_gone(uint64_t wire) {
 void FakeClient::heard(uint64_t wire, const wire::News& news) {
   if (wire != wire_) return;
   world_->checks().heard(*this, news);
+  if (news.reason.substr(0, news.reason.find(':')) !=
+      news_.reason.substr(0, news_.reason.find(':'))) {
+    world_->log("client " + std::to_string(id_) + " hears: " + news.reason + "; " + news.start);
+  }
   news_ = news;
   heard_ns_ = world_->now_ns();
   // A policy that changed may have made it impossible. Some day its user notices. What only the

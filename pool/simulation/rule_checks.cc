@@ -158,8 +158,8 @@ RuleChecks::Sums RuleChecks::sums() {
 template <typename Of>
 uint64_t RuleChecks::most_since(int64_t since_ns, Of of) const {
   uint64_t most = 0;
-  for (size_t i = 0; i < eras_.size(); ++i) {
-    if (i + 1 < eras_.size() && eras_[i + 1].from_ns < since_ns - kStartedBeforeNs) continue;
+  for (size_t i = eras_.size(); i-- > 0;) {
+    if (i + 1 < eras_.size() && eras_[i + 1].from_ns < since_ns - kStartedBeforeNs) break;
     most = std::max(most, of(eras_[i].policy));
   }
   return most;
@@ -446,8 +446,8 @@ uint64_t RuleChecks::least_s(const FakeServer& server, const FakeLease& lease,
   // A scheduler that forgot the server knows of a lease there only what the server says.
   const bool known = client != nullptr && !was_forgotten(server.name(), lease.granted_ns);
   const bool requeues = known && client->plan().request.wish.requeues;
-  for (size_t i = 0; i < eras_.size(); ++i) {
-    if (i + 1 < eras_.size() && eras_[i + 1].from_ns < since_ns - kStartedBeforeNs) continue;
+  for (size_t i = eras_.size(); i-- > 0;) {
+    if (i + 1 < eras_.size() && eras_[i + 1].from_ns < since_ns - kStartedBeforeNs) break;
     const auto user_class = eras_[i].policy.user_class(lease.entry.user_class);
     if (!user_class) return 0;
     const UserClass& of = eras_[i].policy.user_classes[*user_class];

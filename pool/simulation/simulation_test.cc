@@ -30,7 +30,7 @@ void simulate(WorldOptions options) {
   printf(
       "seed %llu: %zu servers, %.1f days, %.1f s: %llu requests, %llu granted (%llu gangs), %llu "
       "refused, %llu left, %llu requeued, %llu by servers alone; %llu faults, %llu terms, %llu "
-      "reports, %llu events; mean wait %.0f s, longest %.0f s; ended by order %llu, claims failed "
+      "reports, %llu events; mean wait %.0f s, longest %.0f s (%s); ended by order %llu, claims failed "
       "%llu, same answers %llu, accounted %llu\n",
       static_cast<unsigned long long>(options.seed), options.servers,
       static_cast<double>(world.now_ns()) / static_cast<double>(kDay), seconds,
@@ -46,7 +46,7 @@ void simulate(WorldOptions options) {
       static_cast<unsigned long long>(figures.reports),
       static_cast<unsigned long long>(world.clock().events()),
       static_cast<double>(figures.waited_ns) / 1e9 / granted,
-      static_cast<double>(figures.longest_wait_ns) / 1e9,
+      static_cast<double>(figures.longest_wait_ns) / 1e9, figures.longest_wait.c_str(),
       static_cast<unsigned long long>(figures.ended_by_order),
       static_cast<unsigned long long>(figures.claims_failed),
       static_cast<unsigned long long>(figures.same_answers),

@@ -64,6 +64,7 @@ struct Figures {
   uint64_t notices = 0, gangs = 0, claims_failed = 0, ended_by_order = 0, faults = 0, commands = 0;
   uint64_t same_answers = 0, terms = 0, news = 0, reports = 0;
   int64_t waited_ns = 0, longest_wait_ns = 0;
+  std::string longest_wait;  // who, and what it was told last
   uint64_t share_ns = 0;  // of what ended
 };
 
