@@ -234,6 +234,47 @@ TEST_F(Rules, WaitsForALeaseThatOutstaysItsEnd) {
   EXPECT_EQ(starts(1002), Ids{2});
 }
 
+// What it was promised counts in the class where it was promised, so a start in another one may
+// take what somebody else was promised there.
+TEST_F(Rules, AHeadThatStartsInAnotherClassDelaysNobody) {
+  PoolPolicy policy = two_accounts();
+  GpuClass top = policy.gpu_classes[0];
+  top.name = "top";
+  policy.gpu_classes = {top, policy.gpu_classes[0]};
+  for (Account& account : policy.accounts) account.quota = account.lending_limit = {};
+  policy.accounts[0].limit = {kUnlimited, 2 * kWholeGpu};
+  use(policy);
+  ASSERT_TRUE(engine_.add_server(server("top1", 1, 0)));
+  ASSERT_TRUE(engine_.add_server(server("any1", 2, 1)));
+  ASSERT_TRUE(engine_.add_server(server("any2", 1, 1)));
+  const auto lease = [&](uint64_t id, PlacedSlice where, int64_t most_s) {
+    Ask theirs = of(1, ask(id));
+    theirs.gpu_classes = {0, 1};
+    theirs.most_s = most_s;
+    engine_.adopt(theirs, {where}, 0);
+  };
+  lease(1, {0, 0, kWholeGpu, kGigabyte}, 900);
+  lease(2, {1, 0, kWholeGpu, kGigabyte}, 1000);
+  lease(3, {2, 0, kWholeGpu, kGigabyte}, 5000);
+  Ask pair = ask(4, 2);
+  pair.spread = Spread::kOneServer;
+  pair.gpu_classes = {1};
+  submit(pair, 10);
+  EXPECT_TRUE(starts(10).empty());
+  ASSERT_EQ(waiting(4, 10).start_to_s, 1000);
+  Ask either = ask(5);
+  either.gpu_classes = {0, 1};
+  submit(either, 20);
+  EXPECT_TRUE(starts(20).empty());
+  ASSERT_EQ(waiting(5, 20).start_to_s, 900);
+  engine_.ended(3, 500);
+  EXPECT_TRUE(starts(500).empty()) << "then vision would have no right to two more at 1000";
+  engine_.ended(1, 900);
+  EXPECT_EQ(starts(900), Ids{5});
+  engine_.ended(2, 1000);
+  EXPECT_EQ(starts(1000), Ids{4});
+}
+
 TEST_F(Rules, SaysWhatAUserMayHave) {
   PoolPolicy policy = default_policy();
   policy.user_classes[0].max_per_user.gpus = 2 * kWholeGpu;

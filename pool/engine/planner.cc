@@ -234,8 +234,9 @@ bool Engine::State::delays_a_promise(const Entry& entry, const Charge& charge, i
   for (Promise& promise : promises_) {
     if (promise.id == entry.ask.id || ends_by_s <= promise.at_s) continue;
     // What was promised earlier is counted there already, and goes first. Elsewhere than promised
-    // it may count as more.
-    const bool earlier = own != nullptr && own->at_s <= promise.at_s;
+    // it may count as more, or in another class.
+    const bool earlier =
+        own != nullptr && own->at_s <= promise.at_s && own->charge.gpu_class == charge.gpu_class;
     if (earlier && charge.amount <= own->charge.amount) continue;
     if (charge.gpu_class != promise.gpu_class && charge.user != promise.charge.user) continue;
     const bool counted = own != nullptr && meets(*own, promise);

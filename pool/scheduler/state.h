@@ -33,7 +33,7 @@ inline constexpr uint64_t kHoldAnswerNs = 5 * kSecond;       // then a hold coun
 inline constexpr uint64_t kCommitAnswerNs = 8 * kSecond;     // the same for a commit
 inline constexpr uint64_t kStoreSlowNs = 3 * kSecond;        // then nothing new is started
 inline constexpr uint64_t kNewsEveryNs = 5 * kSecond;        // a sign of life to each that waits
-inline constexpr uint64_t kNewsOfEachNs = kMillisecond / 4;   // SchedulerOptions::news_ms grows so
+inline constexpr uint64_t kNewsOfEachNs = kMillisecond / 4;  // SchedulerOptions::news_ms grows so
 inline constexpr uint64_t kUsageEveryNs = 60 * kSecond;      // decayed usage goes to the store
 inline constexpr uint64_t kIdsAtOnce = 1000;                 // reserved in the store
 inline constexpr uint64_t kIdBits = 48;  // of a lease's number; above are term and attempt
@@ -431,7 +431,7 @@ class Scheduler::State {
   Engine engine_;
   bool plan_dirty_ = false;
   uint64_t plan_due_ns_ = kNotAgain;
-  std::vector<EngineWaiting> waiting_;  // of the last look
+  std::vector<EngineWaiting> waiting_;        // of the last look
   uint64_t news_pass_ns_ = 0, signs_ns_ = 0;  // the last look at all that wait; and signs of life
   bool news_dirty_ = false;
   std::set<uint64_t> parked_;   // jobs that wait outside the engine

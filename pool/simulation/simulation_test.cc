@@ -30,7 +30,8 @@ void simulate(WorldOptions options) {
   printf(
       "seed %llu: %zu servers, %.1f days, %.1f s: %llu requests, %llu granted (%llu gangs), %llu "
       "refused, %llu left, %llu requeued, %llu by servers alone; %llu faults, %llu terms, %llu "
-      "reports, %llu events; mean wait %.0f s, longest %.0f s (%s); ended by order %llu, claims failed "
+      "reports, %llu events; mean wait %.0f s, longest %.0f s (%s); ended by order %llu, claims "
+      "failed "
       "%llu, same answers %llu, accounted %llu\n",
       static_cast<unsigned long long>(options.seed), options.servers,
       static_cast<double>(world.now_ns()) / static_cast<double>(kDay), seconds,

@@ -65,7 +65,7 @@ struct Figures {
   uint64_t same_answers = 0, terms = 0, news = 0, reports = 0;
   int64_t waited_ns = 0, longest_wait_ns = 0;
   std::string longest_wait;  // who, and what it was told last
-  uint64_t share_ns = 0;  // of what ended
+  uint64_t share_ns = 0;     // of what ended
 };
 
 class World {
