@@ -277,4 +277,15 @@ void Session::send_frees(uint64_t stream, uint64_t bytes_min) {
   freed.give_back(stream, bytes_min, [this](const FreedBlock& block) { send_free(block); });
 }
 
+bool Session::give_up_kept() {
+  if (!heap.keeps()) return false;
+  heap.give_up([this](const Context* context, uint64_t base) {
+    process()->ranges.remove_page(base);
+    wire::cuda::memory_free_request request;
+    request.address = base;
+    enqueue(context, request);
+  });
+  return true;
+}
+
 }  // namespace tendril::client::cuda

@@ -17,6 +17,7 @@
 #include "client/core/part.h"
 #include "client/core/session.h"
 #include "client/cuda/copy/pending_reads.h"
+#include "client/cuda/memory/device_heap.h"
 #include "client/cuda/memory/freed_blocks.h"
 #include "client/cuda/memory/range_map.h"
 #include "client/cuda/object.h"
@@ -80,6 +81,28 @@ struct Results {
   static constexpr Result kGarbled = CUDA_ERROR_UNKNOWN;
 };
 
+// Calls that may need device memory other than that of cuMemAlloc. What the heap keeps goes back
+// before them.
+template <typename Request>
+inline constexpr bool kTakesMemory = false;
+#define TENDRIL_TAKES_MEMORY(op) \
+  template <>                    \
+  inline constexpr bool kTakesMemory<wire::cuda::op##_request> = true
+TENDRIL_TAKES_MEMORY(memory_info);
+TENDRIL_TAKES_MEMORY(vm_create);
+TENDRIL_TAKES_MEMORY(array_create);
+TENDRIL_TAKES_MEMORY(module_load);
+TENDRIL_TAKES_MEMORY(module_global);
+TENDRIL_TAKES_MEMORY(link_complete);
+TENDRIL_TAKES_MEMORY(context_create);
+TENDRIL_TAKES_MEMORY(context_set_limit);
+TENDRIL_TAKES_MEMORY(primary_retain);
+TENDRIL_TAKES_MEMORY(green_context_create);
+TENDRIL_TAKES_MEMORY(graph_instantiate);
+TENDRIL_TAKES_MEMORY(graph_update);
+TENDRIL_TAKES_MEMORY(mirror_create);
+#undef TENDRIL_TAKES_MEMORY
+
 // One server. Calls name the context that they run in; null: none. Before its session has begun,
 // only `devices` is there, and no call may be made.
 class Session final : public core::Calls<Results> {
@@ -94,6 +117,7 @@ class Session final : public core::Calls<Results> {
   std::atomic<bool> server_known{false};
   std::atomic<uint64_t> code_bytes{0};  // of images that the server's store did not have
   FreedBlocks freed;                    // blocks whose frees the worker does not know yet
+  DeviceHeap heap;                      // what the program's device memory is cut from
   // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
   std::atomic<bool> gpu_wrote{false};
 
@@ -131,6 +155,7 @@ class Session final : public core::Calls<Results> {
   // For a call whose answer does not depend on pending frees.
   template <typename Request, typename Answer>
   CUresult call_ahead_of_frees(const Context* context, const Request& request, Answer& reply) {
+    if constexpr (kTakesMemory<Request>) give_up_kept();
     return Calls::call(index_of(context), request, reply);
   }
   template <typename Request, typename Answer>
@@ -158,6 +183,8 @@ class Session final : public core::Calls<Results> {
   // Sends the pending frees to the worker. They may be limited to one stream and to a least size.
   void send_frees(uint64_t stream = FreedBlocks::kAnyStream, uint64_t bytes_min = 0);
   void send_free(const FreedBlock& block);
+  // Gives device memory back that waits here for the next allocation. True: there was some.
+  bool give_up_kept();
 
   // Remembers a sticky error of `context`.
   static void note(Context* context, CUresult result);

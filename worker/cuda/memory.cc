@@ -153,9 +153,32 @@ CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& r
     executor.driver().cuMemFree_v2(address);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  const uint64_t quota = executor.charge().quota(slot), used = executor.charge().used(slot);
   reply.address = address;
   reply.pitch = pitch;
+  reply.left = used < quota ? quota - used : 0;
   return CUDA_SUCCESS;
+}
+
+// As cuMemFree does, this waits for all that the program has given the GPUs. While anything is
+// captured a wait is not allowed; then a free is asked to wait, which is.
+CUresult handle(Executor& executor, const wire::cuda::memory_reuse_request&) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  gpu::Driver& driver = executor.driver();
+  if (executor.streams().capturing()) {
+    CUdeviceptr least = 0;
+    const CUresult result = driver.cuMemAlloc_v2(&least, 1);
+    return result == CUDA_SUCCESS ? driver.cuMemFree_v2(least) : result;
+  }
+  const WorkerContext* const own = executor.context();
+  CUresult own_result = CUDA_SUCCESS;
+  executor.contexts().for_each([&](WorkerContext& context) {
+    if (context.context == nullptr) return;
+    CUresult result = executor.contexts().use(context.context);
+    if (result == CUDA_SUCCESS) result = driver.cuCtxSynchronize();
+    if (&context == own) own_result = result;  // others may have ended, or tell it themselves
+  });
+  return own_result;
 }
 
 // A driver takes its addresses from this process' address space, so it does not give out what is

@@ -98,6 +98,7 @@ void sweep_context(Context* context) {
   context->active.store(0);
   forget_code(context);
   program->ranges.remove_context(context, context->device->primary);
+  context->session->heap.forget(context, [&](uint64_t page) { program->ranges.remove_page(page); });
   program->streams.for_each([&](Stream* stream) {
     if (stream->context == context) program->streams.destroy(stream);
   });
@@ -416,7 +417,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   mirror_before_wait(context->session, context);
   if (!context->session->freed.empty()) context->session->send_frees();
   const uint64_t serial = context->session->serial.load();
-  const uint64_t before = context->session->calls();
+  const uint64_t before = context->session->calls(), freed = context->session->heap.mark();
   wire::cuda::context_synchronize_request request;
   wire::cuda::context_synchronize_reply reply;
   if (!context->idle.use(before)) {
@@ -424,6 +425,8 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     context->waited.store(before);
   }
   context->synchronised.store(serial, std::memory_order_release);
+  if (!process()->contexts_share.load(std::memory_order_relaxed))
+    context->session->heap.waited(freed);
   process()->reads.forget_context(context);
   mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;

@@ -384,7 +384,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   wire::cuda::graph_launch_request request;
   request.exec = exec->wire_id;
   request.stream = stream_wire_id(stream);
-  if (exec->has_memory) context->session->send_frees();
+  if (exec->has_memory) {
+    context->session->send_frees();
+    context->session->give_up_kept();
+  }
   TENDRIL_TRY(context->session->enqueue(context, request));
   return exec->has_memory ? outcome_so_far(context) : CUDA_SUCCESS;
 }

@@ -17,8 +17,12 @@ namespace tendril::client::cuda {
 // How often memory of other processes is open here, by its base. A driver counts too, and gives the
 // same address each time.
 struct OpenImports {
+  struct One {
+    uint32_t count = 0;
+    uint64_t opened = 0;  // what the driver knows it by
+  };
   base::Lock lock;
-  std::map<uint64_t, uint32_t> counts;
+  std::map<uint64_t, One> all;
 };
 
 namespace {
@@ -42,6 +46,22 @@ CUresult close_at(Context* context, uint64_t address) {
   return context->session->call(context, request, reply);
 }
 
+// An allocation that shares its page has a handle of the page. Then `more` says where it begins,
+// counted from one.
+void name_part(const Range& range, uint64_t page, ExportHandle* handle) {
+  handle->more = range.base - page + 1;
+  handle->bytes = range.bytes;
+}
+// What a handle means in the memory that the server has opened for it. False: it lies.
+bool find_part(const ExportHandle& handle, wire::cuda::ipc_open_memory_reply* reply) {
+  if (handle.more == 0) return true;
+  const uint64_t offset = handle.more - 1;
+  if (offset >= reply->bytes || handle.bytes > reply->bytes - offset) return false;
+  reply->base += offset;
+  reply->bytes = handle.bytes;
+  return true;
+}
+
 // Puts opened memory into the map of ranges. *collides: something else has its addresses here.
 void note_opened(Context* context, const wire::cuda::ipc_open_memory_reply& reply, bool* collides) {
   const base::Locked held(process()->open_imports->lock);
@@ -51,9 +71,9 @@ void note_opened(Context* context, const wire::cuda::ipc_open_memory_reply& repl
   *collides = false;
   if (!again)
     register_device_range(context, reply.base, reply.bytes, RangeKind::kImported, 0, collides);
-  if (!*collides)
-    process()->open_imports->counts[reply.base] =
-        again ? process()->open_imports->counts[reply.base] + 1 : 1;
+  if (*collides) return;
+  OpenImports::One& open = process()->open_imports->all[reply.base];
+  open = {again ? open.count + 1 : 1, reply.address};
 }
 
 CUresult open_memory(Context* context, const ExportHandle& handle, unsigned flags,
@@ -68,10 +88,17 @@ CUresult open_memory(Context* context, const ExportHandle& handle, unsigned flag
     request.flags = flags;
     result = context->session->call(context, request, reply);
     if (result != CUDA_SUCCESS) break;
+    const wire::cuda::ipc_open_memory_reply whole = reply;
+    if (!find_part(handle, &reply)) {
+      close_at(context, whole.address);
+      result = CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
     bool collides = false;
     note_opened(context, reply, &collides);
-    *address = reply.address;
+    *address = handle.more != 0 ? reply.base : reply.address;
     if (!collides) break;
+    reply = whole;
     // Opening it again would give the same addresses. So they are reserved in the meantime.
     close_at(context, reply.address);
     uint64_t got = 0;
@@ -128,8 +155,12 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   wire::cuda::ipc_get_memory_reply reply;
   request.address = dptr;
   ExportHandle handle;
+  uint64_t page = 0;
+  if (range.capacity != 0)
+    page = range.session->heap.pin({range.base, range.capacity, range.part}, range.context);
   TENDRIL_TRY(range.session->call(range.context, request, reply));
   TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, reply.token, reply.bytes, &handle));
+  if (range.part) name_part(range, page, &handle);
   memcpy(pHandle, &handle, sizeof handle);
   memory_is_shared();
   return CUDA_SUCCESS;
@@ -161,21 +192,23 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
   Range range;
+  uint64_t opened = dptr;
   {
     const base::Locked held(process()->open_imports->lock);
     if (!process()->ranges.find(dptr, &range) || range.base != dptr ||
         range.kind != RangeKind::kImported)
       return CUDA_ERROR_INVALID_VALUE;
-    auto count = process()->open_imports->counts.find(dptr);
-    if (count == process()->open_imports->counts.end() || --count->second == 0) {
-      if (count != process()->open_imports->counts.end())
-        process()->open_imports->counts.erase(count);
+    std::map<uint64_t, OpenImports::One>& all = process()->open_imports->all;
+    const auto open = all.find(dptr);
+    if (open != all.end()) opened = open->second.opened;
+    if (open == all.end() || --open->second.count == 0) {
+      if (open != all.end()) all.erase(open);
       // Closed here first, because the server may reuse the addresses once it has closed the
       // memory.
       process()->ranges.remove(dptr, &range);
     }
   }
-  return close_at(range.context, dptr);
+  return close_at(range.context, opened);
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's
+// Device memory: allocation, freeing, and what the client knows of it. Allocations come from what
+// the session's heap has (device_heap.h), and the heap from the worker. Addresses are the worker's
 // real ones. If an address collides with memory of this process or of another server, the block is
 // given back and another is asked for. So a pointer has only one meaning.
 #include <errno.h>
@@ -61,10 +62,84 @@ bool hold(uint64_t base, uint64_t bytes) {
   return ok;
 }
 
-void free_block(Context* context, uint64_t address) {
+void free_block(const Context* context, uint64_t address) {
   wire::cuda::memory_free_request request;
   request.address = address;
   context->session->enqueue(context, request);
+}
+
+// A page or a block of the heap that goes back.
+void free_from_heap(const Context* context, uint64_t base) {
+  process()->ranges.remove_page(base);
+  free_block(context, base);
+}
+
+Range device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = context;
+  range.session = context->session;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1, std::memory_order_relaxed);
+  return range;
+}
+
+// Enters an allocation that lies in a place of the heap. False: something else is there.
+bool enter_place(Context* context, const HeapPlace& place, uint64_t bytes) {
+  Range range = device_range(context, place.address, bytes, RangeKind::kDevice);
+  range.capacity = place.capacity;
+  range.part = place.part;
+  return process()->ranges.insert(range);
+}
+
+// An allocation that needs nobody. False: the heap has no room.
+bool allocate_from_heap(Context* context, uint64_t bytes, CUdeviceptr* address) {
+  // Waiting for the GPU would end a capture. A capture that another thread begins just now is the
+  // worker's to look after.
+  const bool may_order = process()->open_captures.load(std::memory_order_relaxed) == 0;
+  for (;;) {
+    const HeapPlace place = context->session->heap.take(context, bytes, may_order, [context] {
+      context->session->enqueue(context, wire::cuda::memory_reuse_request{});
+    });
+    if (place.address == 0) return false;
+    *address = place.address;
+    if (enter_place(context, place, bytes)) return true;
+    if (!place.part) free_block(context, place.address);  // another server gave its addresses out
+  }
+}
+
+CUresult ask_for_block(Context* context, const wire::cuda::memory_allocate_request& request,
+                       wire::cuda::memory_allocate_reply& reply) {
+  CUresult result = context->session->call(context, request, reply);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && context->session->give_up_kept())
+    result = context->session->call(context, request, reply);
+  if (result == CUDA_SUCCESS) context->session->heap.left(reply.left);
+  return result;
+}
+
+// Gets a page from the server, and an allocation in it.
+CUresult allocate_in_new_page(Context* context, uint64_t bytes, CUdeviceptr* address) {
+  constexpr uint64_t kPage = DeviceHeap::kPageBytes;
+  const auto ask = [&](uint64_t, uint64_t* at) {
+    wire::cuda::memory_allocate_request request;
+    wire::cuda::memory_allocate_reply reply;
+    request.bytes = kPage;
+    TENDRIL_TRY(ask_for_block(context, request, reply));
+    *at = reply.address;
+    return CUDA_SUCCESS;
+  };
+  uint64_t page = 0;
+  const auto settle = [&](uint64_t at) {
+    process()->ranges.remove_graph(context->session, at, kPage);
+    page = at;
+    return hold(at, kPage) && process()->ranges.insert_page(at, kPage);
+  };
+  TENDRIL_TRY(get_clear(context->session, kPage, kPage, ask, settle,
+                        [&](const Refused::Block& b) { free_block(context, b.address); }));
+  const HeapPlace place = context->session->heap.add_page(context, page, bytes);
+  *address = place.address;
+  return enter_place(context, place, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace
@@ -73,14 +148,10 @@ bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
 
 CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind,
                                uint64_t pool, bool* collides) {
-  Range range;
-  range.base = base;
-  range.bytes = bytes;
-  range.kind = kind;
-  range.context = context;
-  range.session = context->session;
+  Range range = device_range(context, base, bytes, kind);
   range.pool = pool;
-  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  // Blocks that share no page are used again as they are (device_heap.h).
+  if (kind == RangeKind::kDevice && !base::shares_a_page(bytes)) range.capacity = bytes;
   process()->ranges.remove_graph(context->session, base, bytes);
   *collides = !hold(base, bytes) || !process()->ranges.insert(range);
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
@@ -89,14 +160,13 @@ CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, 
 // An allocation node cannot be taken back. So its addresses are kept even if the program has
 // something there already. Kernels still work, and so do copies whose direction is stated.
 void register_graph_range(Session* session, Context* context, uint64_t base, uint64_t bytes) {
-  Range range;
-  range.base = base;
-  range.bytes = bytes;
-  range.kind = RangeKind::kGraph;
-  range.context = context;
+  Range range = device_range(context, base, bytes, RangeKind::kGraph);
   range.session = session;
-  range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (hold(base, bytes)) process()->ranges.insert_graph(range);
+}
+
+void free_to_heap(const Range& range) {
+  range.session->heap.give(range.context, {range.base, range.capacity, range.part}, free_from_heap);
 }
 
 bool Refused::add(Block block) {
@@ -127,7 +197,7 @@ CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_req
     wire::cuda::memory_allocate_request asked = request;
     wire::cuda::memory_allocate_reply reply;
     if (!pitched) asked.bytes = so_much;
-    TENDRIL_TRY(context->session->call(context, asked, reply));
+    TENDRIL_TRY(ask_for_block(context, asked, reply));
     *at = reply.address;
     *pitch = reply.pitch;
     return CUDA_SUCCESS;
@@ -148,6 +218,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
+  if (allocate_from_heap(context, bytesize, dptr)) return CUDA_SUCCESS;
+  if (base::shares_a_page(bytesize)) {
+    const CUresult result = allocate_in_new_page(context, bytesize, dptr);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    // Without memory for a page, a driver may still have room in one of its own.
+  }
   wire::cuda::memory_allocate_request request;
   request.bytes = bytesize;
   uint64_t address = 0, pitch = 0;
@@ -196,7 +272,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
-  free_block(range.context, dptr);
+  if (range.capacity != 0)
+    free_to_heap(range);
+  else
+    free_block(range.context, dptr);
   return CUDA_SUCCESS;
 }
 

@@ -18,6 +18,9 @@ namespace tendril::client::cuda {
 // something else is there.
 CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind,
                                uint64_t pool, bool* collides);
+// The program frees memory that the heap of its session has made (Range::capacity), and which is in
+// the map no more.
+void free_to_heap(const Range& range);
 CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
                          uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch);
 // Blocks whose addresses collide with something here. They are held until a free one arrives, so

@@ -107,6 +107,8 @@ CUresult ask_for_memory(Context* context, const wire::cuda::pool_allocate_reques
   CUresult result = context->session->call_ahead_of_frees(context, request, reply);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !context->session->freed.empty())
     result = context->session->call(context, request, reply);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && context->session->give_up_kept())
+    result = context->session->call(context, request, reply);
   Session::note(context, result);
   return result;
 }
@@ -239,6 +241,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (!of_graph && is_capturing(stream)) return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && !process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   if (keep_freed(context, range, stream)) return CUDA_SUCCESS;
+  if (range.capacity != 0) {
+    free_to_heap(range);
+    return CUDA_SUCCESS;
+  }
   give_back(context, dptr, stream);
   return of_graph && !is_capturing(stream) ? outcome_so_far(context) : CUDA_SUCCESS;
 }

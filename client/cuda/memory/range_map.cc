@@ -32,9 +32,26 @@ bool RangeMap::insert(const Range& range) {
   bool free = !overlaps(ranges_, range.base, range.bytes);
   if (range.kind != RangeKind::kMapped)
     free = free && !overlaps(reserved_, range.base, range.bytes);
+  if (!range.part) free = free && !overlaps(pages_, range.base, range.bytes);
   std::map<uint64_t, Range>& into = range.kind == RangeKind::kReserved ? reserved_ : ranges_;
   if (free) free = into.emplace(range.base, range).second;
   return free;
+}
+
+bool RangeMap::insert_page(uint64_t base, uint64_t bytes) {
+  const core::Writing held(lock_);
+  const bool free = !overlaps(ranges_, base, bytes) && !overlaps(reserved_, base, bytes) &&
+                    !overlaps(pages_, base, bytes);
+  if (!free) return false;
+  Range& page = pages_[base];
+  page.base = base;
+  page.bytes = bytes;
+  return true;
+}
+
+void RangeMap::remove_page(uint64_t base) {
+  const core::Writing held(lock_);
+  pages_.erase(base);
 }
 
 // Caller holds the lock.
@@ -51,8 +68,9 @@ void RangeMap::erase_graph(const Session* session, uint64_t base, uint64_t bytes
 bool RangeMap::insert_graph(const Range& range) {
   const core::Writing held(lock_);
   erase_graph(range.session, range.base, range.bytes);
-  const bool free =
-      !overlaps(ranges_, range.base, range.bytes) && !overlaps(reserved_, range.base, range.bytes);
+  const bool free = !overlaps(ranges_, range.base, range.bytes) &&
+                    !overlaps(reserved_, range.base, range.bytes) &&
+                    !overlaps(pages_, range.base, range.bytes);
   if (free) ranges_.emplace(range.base, range);
   return free;
 }

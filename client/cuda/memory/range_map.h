@@ -37,6 +37,10 @@ struct Range {
   uint64_t buffer_id = 0;   // unique in this process
   uint64_t pool = 0;        // handle of its pool, for kPool
   uint64_t allocation = 0;  // handle of the physical memory, for kMapped
+  // For kDevice of a heap (device_heap.h): what belongs to it there, and whether that is part of a
+  // page. 0: of no heap.
+  uint64_t capacity = 0;
+  bool part = false;
   uint64_t sessions = 0;  // for kReserved: a bit for each session where the addresses are reserved
   bool mirrored =
       false;  // host memory that GPUs read at the same address (client/cuda/memory/mirror.cc)
@@ -67,6 +71,9 @@ class RangeMap {
   // False: it would overlap an existing range. A kMapped range may lie in a reservation; everything
   // else must not.
   bool insert(const Range& range);
+  // Addresses that a heap cuts up: only parts of it may lie there. False: something else does.
+  bool insert_page(uint64_t base, uint64_t bytes);
+  void remove_page(uint64_t base);
   // Copies the range that contains `address` to *out, or else the reservation that does.
   bool find(uint64_t address, Range* out) const;
   // Removes the range that starts at `base`; false if none does. *out gets it. Never a reservation.
@@ -104,6 +111,7 @@ class RangeMap {
   mutable core::SharedLock lock_;
   std::map<uint64_t, Range> ranges_;
   std::map<uint64_t, Range> reserved_;
+  std::map<uint64_t, Range> pages_;  // of heaps
 };
 
 }  // namespace tendril::client::cuda

@@ -94,5 +94,21 @@ TEST(RangeMap, MemoryOfGraphsGivesWay) {
   EXPECT_TRUE(map.find(1205, &found));
 }
 
+TEST(RangeMap, OnlyPartsLieInAPage) {
+  RangeMap map;
+  constexpr uint64_t kPage = 0x200000;
+  ASSERT_TRUE(map.insert_page(kPage, kPage));
+  EXPECT_FALSE(map.insert_page(kPage + 0x1000, 0x1000));
+  EXPECT_FALSE(map.insert(range(kPage + 0x1000, 0x1000))) << "memory of another server";
+  Range part = range(kPage + 0x1000, 0x1000);
+  part.part = true;
+  EXPECT_TRUE(map.insert(part));
+  EXPECT_FALSE(map.insert(part)) << "parts do not overlap";
+  Range found;
+  EXPECT_FALSE(map.find(kPage, &found)) << "a page is no memory of the program's";
+  map.remove_page(kPage);
+  EXPECT_TRUE(map.insert(range(kPage, 0x1000)));
+}
+
 }  // namespace
 }  // namespace tendril::client::cuda

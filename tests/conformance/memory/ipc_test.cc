@@ -309,6 +309,34 @@ void ChildReadsAndWritesTheMemory_parent(Talk& talk) {
   EXPECT_EQ(read_words(data, kWords), std::vector<uint32_t>(kWords, 0x4321 * 2 + 1));
 }
 
+TWO_PROCESSES(SmallAllocationsAreSharedEachForItself)
+
+void SmallAllocationsAreSharedEachForItself_child(Talk& talk) {
+  const CUdeviceptr first = open_memory(talk.receive<CUipcMemHandle>());
+  const CUdeviceptr second = open_memory(talk.receive<CUipcMemHandle>());
+  EXPECT_NE(first, second);
+  EXPECT_EQ(read_words(first, kWords), std::vector<uint32_t>(kWords, 1));
+  OK(cuIpcCloseMemHandle(first));
+  EXPECT_EQ(read_words(second, kWords), std::vector<uint32_t>(kWords, 2));
+  OK(cuMemsetD32_v2(second, 3, kWords));
+  OK(cuCtxSynchronize());
+  OK(cuIpcCloseMemHandle(second));
+  talk.tell();
+}
+
+void SmallAllocationsAreSharedEachForItself_parent(Talk& talk) {
+  Buffer first(4 * kWords), neighbour(4 * kWords), second(4 * kWords);
+  const std::pair<CUdeviceptr, uint32_t> all[] = {{first, 1}, {second, 2}, {neighbour, 7}};
+  for (const auto& [address, value] : all) OK(cuMemsetD32_v2(address, value, kWords));
+  OK(cuCtxSynchronize());
+  const CUipcMemHandle handles[] = {export_memory(first), export_memory(second)};
+  EXPECT_NE(memcmp(&handles[0], &handles[1], sizeof handles[0]), 0);
+  for (const CUipcMemHandle& handle : handles) talk.send(handle);
+  talk.await();
+  EXPECT_EQ(read_words(second, kWords), std::vector<uint32_t>(kWords, 3));
+  EXPECT_EQ(read_words(neighbour, kWords), std::vector<uint32_t>(kWords, 7));
+}
+
 TWO_PROCESSES(OpenedMemoryDescribesItself)
 
 void OpenedMemoryDescribesItself_child(Talk& talk) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance of device memory: allocation, release, ranges, memset and simple copies.
 // copies_test.cc has shapes and sizes of copies.
+#include <unistd.h>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -248,6 +250,53 @@ TEST_F(MemoryTest, FreshMemoryAfterFreeIsUsable) {
     ASSERT_EQ(cuMemsetD32_v2(pointer, round, 1 << 18), CUDA_SUCCESS);
     ASSERT_EQ(cuMemFree_v2(pointer), CUDA_SUCCESS);
   }
+}
+
+// Work of the memory's earlier life is over before anything happens in its next one.
+TEST_F(MemoryTest, NewMemoryIsNotTouchedByWhatUsedItBefore) {
+  for (const size_t words : {size_t{1000}, size_t{900'000}}) {
+    Stream late, soon;
+    CUdeviceptr before = 0, after = 0;
+    OK(cuMemAlloc_v2(&before, words * 4));
+    OK(cuLaunchHostFunc(
+        late, [](void*) { usleep(30'000); }, nullptr));
+    OK(cuMemsetD32Async(before, 1, words, late));
+    OK(cuMemFree_v2(before));
+    OK(cuMemAlloc_v2(&after, words * 4));
+    OK(cuMemsetD32Async(after, 2, words, soon));
+    OK(cuStreamSynchronize(soon));
+    OK(cuStreamSynchronize(late));
+    EXPECT_EQ(read_words(after, words), std::vector<uint32_t>(words, 2));
+    OK(cuMemFree_v2(after));
+  }
+}
+
+TEST_F(MemoryTest, MemoryComesAndGoesDuringACapture) {
+  Stream stream;
+  CUgraph graph = nullptr;
+  CUdeviceptr before = 0, within = 0;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  OK(cuMemAlloc_v2(&before, 4096));
+  OK(cuMemsetD32Async(before, 1, 1024, stream));
+  OK(cuMemFree_v2(before));
+  OK(cuThreadExchangeStreamCaptureMode(&mode));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  for (const size_t bytes : {size_t{4096}, size_t{3} << 20}) {
+    OK(cuMemAlloc_v2(&within, bytes));
+    OK(cuMemFree_v2(within));
+  }
+  OK(cuMemAlloc_v2(&within, 4096));
+  OK(cuMemsetD32Async(within, 2, 1024, stream));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuThreadExchangeStreamCaptureMode(&mode));
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(within, 1024), std::vector<uint32_t>(1024, 2));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuMemFree_v2(within));
 }
 
 TEST_F(MemoryTest, ManagedIsVisibleOnBothSides) {

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_heap.h.
+#include "client/cuda/memory/device_heap.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tendril::client::cuda {
+namespace {
+
+uint32_t part_bytes(uint64_t bytes) {
+  return static_cast<uint32_t>(base::rounded_up(bytes, base::kGpuBlockAlign));
+}
+
+}  // namespace
+
+std::map<uint64_t, DeviceHeap::Page>::iterator DeviceHeap::page_of(uint64_t address) {
+  auto after = pages_.upper_bound(address);
+  if (after == pages_.begin()) return pages_.end();
+  --after;
+  return address - after->first < kPageBytes ? after : pages_.end();
+}
+
+HeapPlace DeviceHeap::cut(uint64_t base, Page* page, std::map<uint32_t, Hole>::iterator hole,
+                          uint32_t bytes) {
+  const uint32_t offset = hole->first, rest = hole->second.bytes - bytes;
+  const uint64_t freed = hole->second.freed;
+  if (page->parts++ == 0) keep_less(kPageBytes);
+  hole = page->holes.erase(hole);
+  if (rest != 0) page->holes.emplace_hint(hole, offset + bytes, Hole{rest, freed});
+  if (page->holes.empty()) open_.erase(base);
+  return {base + offset, bytes, true};
+}
+
+HeapPlace DeviceHeap::take_part(const Context* context, uint64_t bytes, bool may_order,
+                                bool* used) {
+  const uint32_t needed = part_bytes(bytes);
+  for (const auto& [base, page] : open_) {
+    if (page->context != context || page->largest < needed) continue;
+    uint32_t largest = 0;
+    for (auto hole = page->holes.begin(); hole != page->holes.end(); ++hole) {
+      largest = std::max(largest, hole->second.bytes);
+      const bool fresh = hole->second.freed <= ordered_;
+      if (hole->second.bytes < needed || (!fresh && !may_order)) continue;
+      *used = !fresh;
+      return cut(base, page, hole, needed);
+    }
+    page->largest = largest;
+  }
+  return {};
+}
+
+HeapPlace DeviceHeap::take_block(const Context* context, uint64_t bytes, bool may_order,
+                                 bool* used) {
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    const Freed& block = blocks_[i];
+    const bool fits =
+        block.bytes >= bytes && base::whole_pages(block.bytes) == base::whole_pages(bytes);
+    const bool fresh = block.freed <= ordered_;
+    if (block.context != context || !fits || (!fresh && !may_order)) continue;
+    *used = !fresh;
+    const HeapPlace place = {block.address, block.bytes, false};
+    keep_less(block.bytes);
+    blocks_.erase(blocks_.begin() + static_cast<ptrdiff_t>(i));
+    return place;
+  }
+  return {};
+}
+
+HeapPlace DeviceHeap::add_page(const Context* context, uint64_t base, uint64_t bytes) {
+  const base::Locked locked(lock_);
+  Page& page = pages_[base];
+  page = {};
+  page.context = context;
+  page.largest = static_cast<uint32_t>(kPageBytes);
+  page.holes[0] = {page.largest, 0};
+  open_[base] = &page;
+  keep_more(kPageBytes);
+  return cut(base, &page, page.holes.begin(), part_bytes(bytes));
+}
+
+// False: the page goes back.
+bool DeviceHeap::give_part(const HeapPlace& place) {
+  const auto found = page_of(place.address);
+  if (found == pages_.end()) return true;
+  Page& page = found->second;
+  --page.parts;
+  if (page.pinned) return page.parts != 0;
+  uint32_t offset = static_cast<uint32_t>(place.address - found->first);
+  uint32_t bytes = static_cast<uint32_t>(place.capacity);
+  auto next = page.holes.lower_bound(offset);
+  if (next != page.holes.end() && next->first == offset + bytes) {
+    bytes += next->second.bytes;
+    next = page.holes.erase(next);
+  }
+  if (next != page.holes.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second.bytes == offset) {
+      offset = before->first;
+      bytes += before->second.bytes;
+      page.holes.erase(before);
+    }
+  }
+  page.holes[offset] = {bytes, frees_};
+  page.largest = std::max(page.largest, bytes);
+  open_[found->first] = &page;
+  if (page.parts == 0) keep_more(kPageBytes);
+  return true;
+}
+
+// False: the block goes back.
+bool DeviceHeap::give_block(const Context* context, const HeapPlace& place) {
+  if (pinned_.erase(place.address) != 0 || place.capacity > limit_) return false;
+  blocks_.push_back({context, place.address, place.capacity, frees_});
+  keep_more(place.capacity);
+  return true;
+}
+
+uint64_t DeviceHeap::drop_page(uint64_t address) {
+  const auto page = page_of(address);
+  const uint64_t base = page->first;
+  open_.erase(base);
+  pages_.erase(page);
+  return base;
+}
+
+// Only while something is kept.
+DeviceHeap::Freed DeviceHeap::drop_oldest() {
+  if (!blocks_.empty()) {
+    const Freed oldest = blocks_.front();
+    blocks_.erase(blocks_.begin());
+    keep_less(oldest.bytes);
+    return oldest;
+  }
+  auto page = open_.begin();
+  while (page->second->parts != 0) ++page;
+  const Freed empty = {page->second->context, page->first, kPageBytes, 0};
+  keep_less(kPageBytes);
+  drop_page(empty.address);
+  return empty;
+}
+
+void DeviceHeap::forget_blocks(const Context* context) {
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    if (blocks_[i].context != context) continue;
+    keep_less(blocks_[i].bytes);
+    blocks_.erase(blocks_.begin() + static_cast<ptrdiff_t>(i));
+  }
+  for (auto it = pinned_.begin(); it != pinned_.end();)
+    it = it->second == context ? pinned_.erase(it) : std::next(it);
+}
+
+void DeviceHeap::left(uint64_t bytes) {
+  const base::Locked locked(lock_);
+  limit_ = std::min(kKeptMost, (bytes + kept()) / 2);
+}
+
+uint64_t DeviceHeap::mark() const {
+  const base::Locked locked(lock_);
+  return frees_;
+}
+
+void DeviceHeap::waited(uint64_t mark) {
+  const base::Locked locked(lock_);
+  ordered_ = std::max(ordered_, mark);
+}
+
+uint64_t DeviceHeap::pin(const HeapPlace& place, const Context* context) {
+  const base::Locked locked(lock_);
+  if (!place.part) {
+    pinned_[place.address] = context;
+    return place.address;
+  }
+  const auto page = page_of(place.address);
+  if (page == pages_.end()) return place.address;
+  page->second.pinned = true;
+  page->second.holes.clear();
+  open_.erase(page->first);
+  return page->first;
+}
+
+}  // namespace tendril::client::cuda
