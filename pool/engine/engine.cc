@@ -48,6 +48,8 @@ const char* wait_reason_name(WaitReason reason) {
       return "NeverFits";
     case WaitReason::kServersDown:
       return "ServersDown";
+    case WaitReason::kAccount:
+      return "Account";
   }
   return "unknown";
 }
@@ -484,6 +486,9 @@ uint64_t Engine::used(uint32_t account, uint32_t gpu_class) const {
 }
 uint64_t Engine::lent(uint32_t account, uint32_t gpu_class) const {
   return state_->ledger.lent(account, gpu_class);
+}
+uint32_t Engine::leases_on(uint32_t server, uint32_t gpu) const {
+  return static_cast<uint32_t>(state_->room.holders(server, gpu).size());
 }
 uint64_t Engine::used_by_user(uint32_t user_class, const std::string& user) const {
   return state_->ledger.of_class_user(user_class, state_->ledger.user_number(user)).gpus;

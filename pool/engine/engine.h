@@ -36,6 +36,7 @@ enum class WaitReason : uint8_t {
   kFragmented,   // enough is free, but not where it fits
   kNeverFits,    // not even if nothing else ran
   kServersDown,  // it fits only on servers that are silent
+  kAccount,      // the policy gives its user no such account or class of use
 };
 const char* wait_reason_name(WaitReason reason);  // "Resources", ...
 // "Quota: vision holds 4.0 of 4.0 top": the word, then the numbers behind it.
@@ -80,6 +81,8 @@ struct Ask {
   std::string filter_text;
   std::function<bool(uint32_t server, uint32_t gpu)> filter;
   bool filter_changes = false;  // ask every time
+  // What it may say if leases come and go; null: what `filter` says.
+  std::function<bool(uint32_t server, uint32_t gpu)> filter_ever;
 };
 
 struct PlacedSlice {
@@ -140,7 +143,7 @@ class Engine {
 
   // `policy` is what effective() gave for the time `wall_s`. After it, the scheduler updates every
   // server, because the classes of GPUs may be others. A request whose account or class is gone
-  // waits with the reason kNeverFits.
+  // waits with the reason kAccount.
   void set_policy(const PoolPolicy& policy, int64_t wall_s, int64_t now_s);
 
   // Servers. Numbers count up from 0 and are not used again. kInvalid: too many GPUs.
@@ -177,6 +180,7 @@ class Engine {
   uint64_t used(uint32_t account, uint32_t gpu_class) const;
   // What of its quota others of its parent hold now.
   uint64_t lent(uint32_t account, uint32_t gpu_class) const;
+  uint32_t leases_on(uint32_t server, uint32_t gpu) const;
   uint64_t used_by_user(uint32_t user_class, const std::string& user) const;
   // What of a class there is on servers that are not silent, and what of it nobody holds.
   uint64_t capacity(uint32_t gpu_class) const;

@@ -164,8 +164,9 @@ void Engine::State::lacking_text(const Entry& entry, uint32_t gpu_class, const L
 
 void Engine::State::diagnose(const Entry& entry, int64_t now_s, EngineWaiting& out) {
   if (entry.gone || entry.ask.gpu_classes.empty()) {
-    out.reason = WaitReason::kNeverFits;
-    out.text = "the policy has its account, class of use or GPU classes no more";
+    out.reason = entry.gone ? WaitReason::kAccount : WaitReason::kNeverFits;
+    out.text = entry.gone ? "the policy has its account or class of use no more"
+                          : "the policy has none of its classes of GPUs any more";
     return;
   }
   const Promise* own = promise_of(entry.ask.id);

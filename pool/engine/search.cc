@@ -351,7 +351,9 @@ bool Room::ever_fits(const Seeker& seeker, uint32_t gpu_class, bool any_state) c
       if (hosts_[server.number].what.gpus[gpu].gpu_class != gpu_class) continue;
       const GpuSpec& spec = server.gpus[gpu].spec;
       const Gpu empty{spec, kWholeGpu, spec.memory_bytes, 0, 0, 0, false};
-      if (empty.has_room(empty.need(request), request.packed) && veto.passes(server.number, gpu))
+      if (empty.has_room(empty.need(request), request.packed) &&
+          (seeker.ask->filter_ever ? seeker.ask->filter_ever(server.number, gpu)
+                                   : veto.passes(server.number, gpu)))
         ++here;
     }
     fitting = request.spread == Spread::kOneServer ? std::max(fitting, here) : fitting + here;

@@ -21,7 +21,7 @@ struct GpuFacts {
   std::map<std::string, std::string> labels;
   std::vector<std::string> transports;  // "tcp", "shm", "rdma"
   uint32_t index = 0;                   // on its server
-  uint32_t tenants = 0, tenants_free = 0;
+  uint32_t tenants = 0;                 // leases on it, if they are known
   bool tenants_known = false;
 };
 

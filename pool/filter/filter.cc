@@ -29,7 +29,6 @@ enum class Field : uint8_t {
   kCuda,
   kIndex,
   kTenants,
-  kTenantsFree,
   kUser,
   kGroup,
   kRole,
@@ -55,7 +54,6 @@ constexpr FieldName kFields[] = {
     {"transport", Field::kTransport, Kind::kText, Filter::Subject::kGpu},
     {"index", Field::kIndex, Kind::kNumber, Filter::Subject::kGpu},
     {"tenants", Field::kTenants, Kind::kNumber, Filter::Subject::kGpu},
-    {"tenants_free", Field::kTenantsFree, Kind::kNumber, Filter::Subject::kGpu},
     {"user", Field::kUser, Kind::kText, Filter::Subject::kUser},
     {"group", Field::kGroup, Kind::kText, Filter::Subject::kUser},
     {"role", Field::kRole, Kind::kText, Filter::Subject::kUser},
@@ -124,6 +122,26 @@ class FilterTree {
     return false;
   }
 
+  // Whether it comes out as wanted for some load of the GPU.
+  bool could_be(bool wanted, const GpuFacts& gpu, uint32_t number) const {
+    const Node& node = nodes[number];
+    switch (node.what) {
+      case Node::What::kConstant:
+        return node.value == wanted;
+      case Node::What::kNot:
+        return could_be(!wanted, gpu, node.left);
+      case Node::What::kAnd:
+      case Node::What::kOr: {
+        const bool left = could_be(wanted, gpu, node.left);
+        const bool right = could_be(wanted, gpu, node.right);
+        return wanted == (node.what == Node::What::kAnd) ? left && right : left || right;
+      }
+      case Node::What::kCompare:
+        return node.field == Field::kTenants || compare(node, gpu) == wanted;
+    }
+    return false;
+  }
+
  private:
   static bool text_is(const Node& node, const std::string& text) {
     if (node.how == Operator::kLike) return node.pattern.found_in(text);
@@ -172,8 +190,6 @@ class FilterTree {
         return number_is(node, gpu.index);
       case Field::kTenants:
         return gpu.tenants_known && number_is(node, gpu.tenants);
-      case Field::kTenantsFree:
-        return gpu.tenants_known && number_is(node, gpu.tenants_free);
       default:
         return false;
     }
@@ -510,6 +526,11 @@ bool Filter::matches(const GpuFacts& facts) const {
   return tree_->subject == Subject::kGpu && tree_->holds_for(facts, tree_->root);
 }
 
+bool Filter::could_match(const GpuFacts& facts) const {
+  if (tree_ == nullptr) return true;
+  return tree_->subject == Subject::kGpu && tree_->could_be(true, facts, tree_->root);
+}
+
 bool Filter::matches(const UserFacts& facts) const {
   if (tree_ == nullptr) return true;
   return tree_->subject == Subject::kUser && tree_->holds_for(facts, tree_->root);
@@ -518,8 +539,7 @@ bool Filter::matches(const UserFacts& facts) const {
 bool Filter::looks_at_load() const {
   if (tree_ == nullptr) return false;
   return std::any_of(tree_->nodes.begin(), tree_->nodes.end(), [](const Node& node) {
-    return node.what == Node::What::kCompare &&
-           (node.field == Field::kTenants || node.field == Field::kTenantsFree);
+    return node.what == Node::What::kCompare && node.field == Field::kTenants;
   });
 }
 

@@ -31,6 +31,8 @@ class Filter {
   // A filter of another subject matches nothing.
   bool matches(const GpuFacts& facts) const;
   bool matches(const UserFacts& facts) const;
+  // Whether it matches with these tenants or with others.
+  bool could_match(const GpuFacts& facts) const;
 
   // True: it looks at what changes with every lease (tenants), so an answer must not be kept.
   bool looks_at_load() const;

@@ -22,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       continue;
     }
     const bool gpu_matches = filter.value().matches(gpu);
+    if (gpu_matches && !filter.value().could_match(gpu)) __builtin_trap();
     const bool who_matches = filter.value().matches(who);
     // A filter is about GPUs or about users.
     if (!filter.value().matches_everything() && gpu_matches && who_matches) __builtin_trap();

@@ -19,7 +19,6 @@ GpuFacts h200() {
   gpu.transports = {"tcp", "rdma"};
   gpu.index = 2;
   gpu.tenants = 1;
-  gpu.tenants_free = 3;
   gpu.tenants_known = true;
   return gpu;
 }
@@ -90,9 +89,25 @@ TEST(Filter, ComparesVersionsPartByPart) {
 
 TEST(Filter, ComparesNumbers) {
   EXPECT_TRUE(holds("index = 2"));
-  EXPECT_TRUE(holds("tenants < 2 and tenants_free >= 3"));
+  EXPECT_TRUE(holds("tenants < 2"));
+  EXPECT_FALSE(holds("tenants != 1"));
   EXPECT_TRUE(Filter::parse("index = 1 or tenants = 0").value().looks_at_load());
   EXPECT_FALSE(Filter::parse("index = 1").value().looks_at_load());
+}
+
+TEST(Filter, LooksPastTheLoad) {
+  const auto could = [](const std::string& text) {
+    return Filter::parse(text).value().could_match(h200());
+  };
+  EXPECT_TRUE(could("tenants = 7"));
+  EXPECT_TRUE(could("not tenants = 1"));
+  EXPECT_TRUE(could("tenants = 0 and index = 2"));
+  EXPECT_FALSE(could("tenants = 0 and index = 3"));
+  EXPECT_FALSE(could("not (tenants = 0 or index = 2)"));
+  EXPECT_TRUE(could("not (tenants = 0 and index = 2)"));
+  EXPECT_TRUE(could("index = 3 or tenants > 5"));
+  EXPECT_FALSE(could("index = 3 or false"));
+  EXPECT_TRUE(could(""));
 }
 
 TEST(Filter, CombinesInTheUsualOrder) {

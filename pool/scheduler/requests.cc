@@ -72,9 +72,11 @@ Status Scheduler::State::check(const Asker& who, const wire::LeaseRequest& reque
     return Status(Code::kInvalid, "a request's key has 16 bytes");
   }
   if (jobs_.size() >= kJobsMax) {
-    return Status(Code::kExhausted, "pool " + options.pool +
-                                        " has as many requests as it can "
-                                        "keep; ask again later");
+    return Status(Code::kExhausted,
+                  reason_text(WaitReason::kResources,
+                              base::format("pool %s has %zu requests and leases, as many as it can "
+                                           "keep; ask again later",
+                                           options.pool.c_str(), jobs_.size())));
   }
   return Status();
 }
@@ -100,11 +102,15 @@ Status Scheduler::State::unequal_apis(const wire::LeaseRequest& request) const {
     if (other == nullptr) other = each.get();
   }
   if (other == nullptr) return Status();
-  return Status(Code::kMismatch,
-                "no server of pool " + options.pool + " understands this client's calls of " +
-                    base::printable(request.wish.apis[0].name) + "; server " + other->record.name +
-                    " has Tendril " + base::printable(other->record.facts.product_version) +
-                    ": use the client of that version, or bring the servers to this client's");
+  return Status(
+      Code::kMismatch,
+      reason_text(WaitReason::kNeverFits,
+                  "no server of pool " + options.pool + " understands this client's calls of " +
+                      base::printable(request.wish.apis[0].name) + "; server " +
+                      other->record.name + " has Tendril " +
+                      base::printable(other->record.facts.product_version) +
+                      ": use the client of that version, or bring the servers to this "
+                      "client's"));
 }
 
 void Scheduler::State::submitted(uint64_t connection, const Asker& who,
@@ -124,7 +130,10 @@ void Scheduler::State::submitted(uint64_t connection, const Asker& who,
   base::Result<Assigned> assigned =
       assign(effective_, UserFacts{who.name, who.groups, who.role, who.host}, request.wish.account,
              request.wish.user_class);
-  if (!assigned.ok()) return refuse(connection, assigned.status());
+  if (!assigned.ok()) {
+    const Status& why = assigned.status();
+    return refuse(connection, Status(why.code(), reason_text(WaitReason::kAccount, why.message())));
+  }
 
   const uint64_t id = new_id();
   Job& job = jobs_[id];
@@ -200,8 +209,10 @@ Status Scheduler::State::enter(Job& job) {
     return Status();
   }
   if (!effective_.account(job.account) || !effective_.user_class(job.user_class)) {
-    return Status(Code::kRefused, "the policy of pool " + options.pool + " has no account " +
-                                      job.account + " or no class " + job.user_class + " now");
+    return Status(Code::kRefused,
+                  reason_text(WaitReason::kAccount, "the policy of pool " + options.pool +
+                                                        " has no account " + job.account +
+                                                        " or no class " + job.user_class + " now"));
   }
   Ask ask = ask_of(job);
   ask.accepted = job.accepted;
@@ -242,9 +253,24 @@ Ask Scheduler::State::ask_of(const Job& job) const {
                                                                      uint32_t gpu) {
     const Member* server = number < members_.size() ? member(number) : nullptr;
     return server != nullptr && gpu < server->facts.size() && speaks_apis(*server, apis) &&
-           filter.matches(server->facts[gpu]);
+           (filter.looks_at_load() ? filter.matches(with_load(*server, gpu))
+                                   : filter.matches(server->facts[gpu]));
+  };
+  if (!ask.filter_changes) return ask;
+  ask.filter_ever = [this, filter = job.filter, apis = request.wish.apis](uint32_t number,
+                                                                          uint32_t gpu) {
+    const Member* server = number < members_.size() ? member(number) : nullptr;
+    return server != nullptr && gpu < server->facts.size() && speaks_apis(*server, apis) &&
+           filter.could_match(server->facts[gpu]);
   };
   return ask;
+}
+
+GpuFacts Scheduler::State::with_load(const Member& server, uint32_t gpu) const {
+  GpuFacts facts = server.facts[gpu];
+  facts.tenants = engine_.leases_on(server.number, gpu);
+  facts.tenants_known = true;
+  return facts;
 }
 
 void Scheduler::State::leave_engine(Job& job) {

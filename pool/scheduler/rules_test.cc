@@ -95,6 +95,8 @@ TEST_F(WithPolicy, WhoIsInNoAccountIsRefused) {
   world.settle();
   ASSERT_NE(world.answer(client), nullptr);
   EXPECT_EQ(world.answer(client)->status.code(), base::Code::kRefused);
+  EXPECT_EQ(world.answer(client)->status.message().rfind("Account: no assignment ", 0), 0u)
+      << world.answer(client)->status.message();
 }
 
 TEST_F(WithPolicy, TheGrantNamesAccountAndClass) {

@@ -589,6 +589,33 @@ TEST(Scheduler, ARefusalNamesItsReason) {
   EXPECT_EQ(wrong.rfind("/etc/lab.toml, line 2, ", 0), 0u) << wrong;
 }
 
+TEST(Scheduler, AFilterMayLookAtTheLoad) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.settle();
+  const uint64_t first = world.start("ann", 1, 0.5);
+  wire::PoolWish alone;
+  alone.filter = "tenants = 0 and memory > 1G";
+  const uint64_t second = world.ask("bob", 1, 0.5, alone);
+  world.settle();
+  ASSERT_NE(world.answer(second), nullptr);
+  ASSERT_TRUE(world.answer(second)->status.ok()) << world.answer(second)->status.message();
+  const uint64_t third = world.ask("eve", 1, 0.5, alone);
+  world.pass(3);
+  EXPECT_EQ(world.answer(third), nullptr) << "half of each GPU is free, and none is empty";
+  EXPECT_EQ(world.news[third].back().reason.rfind("Fragmented: ", 0), 0u)
+      << world.news[third].back().reason;
+  server.end(world.answer(first)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  ASSERT_NE(world.answer(third), nullptr);
+  EXPECT_TRUE(world.answer(third)->status.ok());
+  alone.filter = "tenants = 0 and memory > 1T";
+  const uint64_t never = world.ask("bob", 1, 0.5, alone);
+  world.settle();
+  ASSERT_NE(world.answer(never), nullptr);
+  EXPECT_EQ(world.answer(never)->status.message().rfind("NeverFits: ", 0), 0u);
+}
+
 TEST(Scheduler, AHigherTermDeposes) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);

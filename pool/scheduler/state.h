@@ -284,6 +284,7 @@ class Scheduler::State {
   void resume_request(Job& job, uint64_t connection);
   base::Status enter(Job& job);  // the engine's queue
   Ask ask_of(const Job& job) const;
+  GpuFacts with_load(const Member& member, uint32_t gpu) const;
   void leave_engine(Job& job);
   void place_parts(Job& job, const EngineStart& start);
   void hold(Job& job);

@@ -76,6 +76,7 @@ void FakeClient::heard(uint64_t wire, const wire::News& news) {
   // A policy that changed may have made it impossible. Some day its user notices. What only the
   // time of day forbids waits.
   const bool hopeless = news.reason.rfind("NeverFits", 0) == 0 ||
+                        news.reason.rfind("Account", 0) == 0 ||
                         (news.place == 0 && world_->now_ns() > world_->options().length_ns + kDay);
   if (hopeless && world_->ends()) leave();
 }

@@ -522,8 +522,9 @@ void RuleChecks::overdue() {
   for (const auto& [id, client] : world_->clients()) {
     if (client->state() != ClientState::kWaiting || client->last_news().place == 0) continue;
     const std::string& reason = client->last_news().reason;
-    const bool excused = begins(reason, "NeverFits") || begins(reason, "ServersDown") ||
-                         begins(reason, "Schedule") || begins(reason, "Reservation");
+    const bool excused = begins(reason, "NeverFits") || begins(reason, "Account") ||
+                         begins(reason, "ServersDown") || begins(reason, "Schedule") ||
+                         begins(reason, "Reservation");
     if (excused) continue;
     if (oldest == nullptr || client->asked_ns() < oldest->asked_ns()) oldest = client.get();
   }
