@@ -38,7 +38,7 @@ struct PoolOptions {
 struct RunOptions : CommonOptions {
   SliceOptions slice;
   PoolOptions pool;
-  std::string signal;
+  std::string signal, events;
   bool requeue = false;
   bool verbose = false;
   std::vector<std::string> program;

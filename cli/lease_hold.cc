@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/notices.h"
+#include "cli/pool/events.h"
 #include "cli/queueing.h"
 #include "cli/servers.h"
 #include "session/control/control_io.h"
@@ -152,7 +153,9 @@ class Holding {
       auto notice = control->notice(0);
       if (!notice.ok()) return notice.status().code() == Code::kTimeout;
       const std::string line = notices_.heard(*notice, base::now_ns());
-      if (!line.empty()) say(line);
+      if (line.empty()) continue;
+      say(line);
+      events_.tell(*notice);
     }
   }
 
@@ -166,6 +169,7 @@ class Holding {
   std::vector<std::unique_ptr<session::Control>> controls_;
   std::vector<session::Control*> waits_;  // those of controls_ that have not ended
   Notices notices_{SignalWish()};
+  const Events events_{""};
   std::optional<Standing> standing_;
 };
 

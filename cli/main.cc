@@ -463,6 +463,11 @@ void CommandLine::add_run() {
                   "From a pool: send the program this signal so long before it loses its GPUs "
                   "(without a time: 60 s)")
       ->type_name("SIGNAL[@TIME]");
+  sub->add_option(
+         "--events", run_options_.events,
+         "From a pool: append a line of JSON here for each thing that happens to the lease "
+         "(or TENDRIL_EVENTS)")
+      ->type_name("FILE");
   sub->add_flag("--requeue", run_options_.requeue,
                 "From a pool: when it takes the GPUs back or a server is lost, end the program, "
                 "wait again and start it again; TENDRIL_RESTART_COUNT counts");

@@ -2,6 +2,8 @@
 // Which line a notice gives, and when the program gets which signal. On invented time.
 #include "cli/notices.h"
 
+#include "cli/pool/events.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -106,6 +108,19 @@ TEST(Notices, LostServersRequeueToo) {
   notices.requeue(1000 * kS);
   EXPECT_EQ(notices.due(1000 * kS), SIGTERM);
   EXPECT_EQ(notices.due(1030 * kS), SIGKILL);
+}
+
+TEST(Events, OneLineForEachNotice) {
+  EXPECT_EQ(event_line(notice(wire::NoticeKind::kWarning, "the lease ends", 120), 1000),
+            "{\"at\":1000,\"event\":\"warning\",\"in_s\":120,\"text\":\"the lease ends\"}\n");
+  EXPECT_EQ(event_line(notice(wire::NoticeKind::kEnded, "idle"), 1000),
+            "{\"at\":1000,\"event\":\"ended\",\"text\":\"idle\"}\n");
+  const std::string hostile =
+      event_line(notice(wire::NoticeKind::kPaused, "a\"b\n{\xff\x1b", UINT64_MAX), 1000);
+  EXPECT_EQ(hostile.find('\n'), hostile.size() - 1);
+  EXPECT_EQ(hostile.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(Events("/dev/null").check().ok());
+  EXPECT_EQ(Events("/no/such/folder/events").check().code(), base::Code::kInvalid);
 }
 
 TEST(Notices, HostileTextAndTimes) {

@@ -26,6 +26,7 @@
 #include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/notices.h"
+#include "cli/pool/events.h"
 #include "cli/queueing.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
@@ -96,17 +97,19 @@ void pass_signal_on(int signals, pid_t child) {
 }
 
 // What one connection that holds leases has to say. False: it has ended.
-bool hear(session::Control* control, Notices* notices) {
+bool hear(session::Control* control, Notices* notices, const Events& events) {
   for (;;) {
     auto notice = control->notice(0);
     if (!notice.ok()) return notice.status().code() == base::Code::kTimeout;
     const std::string line = notices->heard(*notice, base::now_ns());
-    if (!line.empty()) fprintf(stderr, "tendril: %s\n", line.c_str());
+    if (line.empty()) continue;
+    fprintf(stderr, "tendril: %s\n", line.c_str());
+    events.tell(*notice);
   }
 }
 
 int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices,
-             Standing* standing) {
+             const Events& events, Standing* standing) {
   std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
   for (const TakenLease& lease : held.leases) waits.push_back({lease.control->fd(), POLLIN, 0});
   for (;;) {
@@ -123,13 +126,14 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
       const TakenLease& lease = held.leases[i - 2];
-      if (hear(lease.control.get(), notices)) continue;
+      if (hear(lease.control.get(), notices, events)) continue;
       waits[i].fd = -1;
       if (notices->has_ended()) continue;
       fprintf(stderr,
               "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
               "lost\n",
               lease.endpoint.text.c_str());
+      events.tell_lost(lease.endpoint.text);
       if (held.requeues) notices->requeue(base::now_ns());
     }
     if (const std::optional<int> number = notices->due(base::now_ns())) kill(child, *number);
@@ -141,7 +145,8 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(const RunOptions& options, const Held& held, Notices* notices, Standing* standing) {
+int run_program(const RunOptions& options, const Held& held, Notices* notices, const Events& events,
+                Standing* standing) {
   sigset_t passed_on, before;
   sigemptyset(&passed_on);
   for (const int number : kPassedOn) sigaddset(&passed_on, number);
@@ -163,7 +168,7 @@ int run_program(const RunOptions& options, const Held& held, Notices* notices, S
                     "cannot run '" + options.program[0] + "': " + strerror(error));
   }
   const base::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices, standing);
+  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices, events, standing);
   // Whoever waits in a queue again must hear Ctrl-C. What came meanwhile was for the program.
   signalfd_siginfo ignored;
   while (read(signals.get(), &ignored, sizeof ignored) == sizeof ignored) {
@@ -251,6 +256,8 @@ int run(const RunOptions& options) {
   }
   auto asking = prepare(options);
   if (!asking.ok()) return complain(kUsage, asking.status());
+  const Events events(options.events);
+  if (base::Status good = events.check(); !good.ok()) return complain(kUsage, good);
   auto client = client_directory();
   if (!client.ok()) return complain(kNoLease, client.status());
   auto asked = reach(options);
@@ -264,7 +271,7 @@ int run(const RunOptions& options) {
     std::vector<session::Endpoint> servers = asked->servers.endpoints;
     for (const TakenLease& lease : held->leases) servers.push_back(lease.endpoint);
     Standing standing(options, std::move(servers));
-    const int status = run_program(options, *held, &notices, &standing);
+    const int status = run_program(options, *held, &notices, events, &standing);
     // Release explicitly instead of just closing the connection. Then a command that follows
     // directly is served.
     for (const TakenLease& lease : held->leases) {

@@ -4,10 +4,13 @@ waits, several schedulers, a lost one, claims, notices, signals and starting aga
 depends on how a pool decides. The peers are newer ones, with records that this build does not
 know."""
 
+import json
+import os
 import re
 import signal
 import socket
 import struct
+import tempfile
 import threading
 import time
 import unittest
@@ -392,7 +395,9 @@ class Queueing(unittest.TestCase):
         lender = self.lend()
         pool = self.play(lambda peer, *_: peer.say(LEASE, grant(1, lender)))
         script = "trap 'echo saved; exit 5' USR1; echo up; while :; do sleep 0.1; done"
-        process = self.start_with("--signal", "USR1@2m", "--", "sh", "-c", script, pools=[pool])
+        events = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "events")
+        options = ("--signal", "USR1@2m", "--events", events)
+        process = self.start_with(*options, "--", "sh", "-c", script, pools=[pool])
         self.assertEqual(process.stdout.readline(), "up\n")
         lender.holders[0].notice(WARNING, "the lease reaches its longest time", 121)
         begun = time.monotonic()
@@ -401,6 +406,9 @@ class Queueing(unittest.TestCase):
         out = process.stdout.read()
         self.assertIn("tendril: the lease reaches its longest time (in 2 min)\n", out)
         self.assertIn("saved\n", out)
+        with open(events, encoding="utf-8") as lines:
+            told = [json.loads(line) for line in lines]
+        self.assertEqual([(x["event"], x["in_s"]) for x in told], [("warning", 121)])
 
     def test_requeue_starts_the_same_command_again(self):
         lender, other = self.lend("gpu3"), self.lend("gpu5")
