@@ -365,6 +365,9 @@ Status DaemonImpl::join_pool() {
   options.credentials = [this] {
     return credentials_of_member(*front_->guard()->settings(), options_.identity_folder);
   };
+  const std::string lacking =
+      lacking_certificate(*front_->guard()->settings(), options_.identity_folder);
+  if (!lacking.empty()) log(Level::kWarning, "%s", lacking.c_str());
   sessions_->serve_pool();
   PoolHost host;
   host.facts = [this] { return pool_facts(); };

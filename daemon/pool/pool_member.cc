@@ -131,4 +131,28 @@ base::Result<session::ConnectOptions> credentials_of_member(const access::Settin
   return options;
 }
 
+std::string lacking_certificate(const access::Settings& settings,
+                                const std::string& identity_folder) {
+  if (settings.mode != access::Mode::kIdentity) return "";
+  const std::string folder = identity::identity_folder(identity_folder);
+  const auto all = identity::load_identities(folder);
+  if (!all.ok()) return "";  // the links say so
+  for (const identity::OwnIdentity& own : all.value()) {
+    const auto is_server_of_its_pool = [&own](const identity::OwnIdentity& other) {
+      return other.facts.name.role == identity::Role::kServer &&
+             other.facts.name.pool == own.facts.name.pool;
+    };
+    if (own.issuer.empty() ||
+        std::any_of(all.value().begin(), all.value().end(), is_server_of_its_pool))
+      continue;
+    const std::string pool = base::printable(own.facts.name.pool);
+    return folder + " has the certificate of " + base::printable(own.facts.name.text()) +
+           " and no server's of pool " + pool +
+           ", so the pool will not let this server in. Write "
+           "'tendril identity invite NAME --role server' on the pool, join here with what it "
+           "prints and --identity of a folder of the server's own, and serve with that";
+  }
+  return "";
+}
+
 }  // namespace tendril::daemon

@@ -33,4 +33,9 @@ wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& h
 base::Result<session::ConnectOptions> credentials_of_member(const access::Settings& settings,
                                                             const std::string& identity_folder);
 
+// What this server lacks to prove itself to its pool, and how to get it; empty: nothing that can be
+// seen from here. A folder with a user's certificate is easily taken for a server's.
+std::string lacking_certificate(const access::Settings& settings,
+                                const std::string& identity_folder);
+
 }  // namespace tendril::daemon

@@ -385,10 +385,14 @@ class Chaos(unittest.TestCase):
             for user in users:
                 user.join(150)
         self.assertEqual(self.problems, [])
-        try:  # what a killed client has not claimed lasts for a minute
+        # A client that was killed has claimed nothing: its grant comes within 13 s (holds have 5 s,
+        # commits 8 s), lasts for 60 s (wire::kUnclaimedMs), and its end is in the next report.
+        begun = time.monotonic()
+        try:
             eventually(lambda: quietly(self.settled), 75, "the end of all leases")
         except AssertionError as late:
             raise AssertionError(f"{late}: {self.left}") from late
+        print(f"pool: nothing is left after {time.monotonic() - begun:.0f} s", file=sys.stderr)
         for server in self.lab.servers:
             eventually(lambda server=server: not server.leases(), 20, f"{server.name} empty")
         self.assertGreaterEqual(self.counts.get(DONE, 0), CYCLES // 2, self.counts)
@@ -425,6 +429,7 @@ class Gang(unittest.TestCase):
             text = ", ".join(f"{slices} slices {ms:.0f} ms" for slices, ms in times.items())
             print(f"pool: to the program's start, best of 5: {text}", file=sys.stderr)
             print(f"pool: from request to grant, gangs: {granted} ms", file=sys.stderr)
+            self.assertLessEqual(min(granted), 100, "a machine with other work: the best counts")
 
     @staticmethod
     def granted_ms(log):

@@ -188,7 +188,11 @@ class Proven(Folders):
         options = ("--identity", self.folder("bob"))
         server = self.enterContext(Server(*options, warm=0, pool=self.pool))
         eventually(lambda: "warning the pool: " in server.log(), 20, "the refusal")
-        self.assertIn("certificate is foreign", server.log())
+        log = server.log()
+        self.assertIn("certificate is foreign", log)
+        cause = log.index("has the certificate of bob (user) and no server's of pool lab")
+        self.assertLess(cause, log.index("warning the pool: "))
+        self.assertIn("'tendril identity invite NAME --role server'", log[cause:])
         self.assertEqual(len(self.status()["servers"]), 2)
 
     @needs_plain_client
