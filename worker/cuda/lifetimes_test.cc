@@ -182,6 +182,46 @@ TEST(Lifetimes, NoCopyIsAskedForAfterItsContext) {
   EXPECT_FALSE(asked);
 }
 
+// A library's module is in the context of the call that asked for it. So are the module's
+// functions, whoever asks for them.
+TEST(Lifetimes, AFunctionEndsWithTheContextOfItsModule) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
+  ASSERT_NE(driver, nullptr);
+  std::vector<uint8_t> lane;
+  wire::cuda::primary_retain_request retain;
+  retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+  append_call(&lane, retain, 0, 1);
+  wire::cuda::context_create_request other;
+  other.context = api::make_id(Kind::kContext, 0, 1, 2);
+  append_call(&lane, other, 0, 2);
+  wire::cuda::image_upload_request upload;
+  upload.hash = RandomCalls::bytes_of(RandomCalls::hash());
+  upload.size = RandomCalls::code().size();
+  upload.data = RandomCalls::bytes_of(RandomCalls::code());
+  add(&lane, upload);
+  wire::cuda::module_load_request load;
+  load.handle = api::make_id(Kind::kLibrary, 0, 1, 1);
+  load.kind = wire::cuda::LoadKind::kLibrary;
+  load.hash = upload.hash;
+  load.size = upload.size;
+  add(&lane, load);
+  wire::cuda::library_module_request module;
+  module.library = load.handle;
+  module.module = api::make_id(Kind::kModule, 0, 1, 1);
+  add(&lane, module);
+  const std::string name = "add";
+  wire::cuda::module_function_request function;
+  function.module = module.module;
+  function.function = api::make_id(Kind::kFunction, 0, 1, 1);
+  function.name = RandomCalls::bytes_of(name);
+  append_call(&lane, function, 2, 3);
+  add(&lane, wire::cuda::primary_reset_request());
+  wire::cuda::function_info_request info;
+  info.function = function.function;
+  append_call(&lane, info, 2, 4);
+  run_lane(driver.get(), lane.data(), lane.size());
+}
+
 TEST(Lifetimes, AGraphIsNotEndedWhileAStreamCapturesInside) { capture_into_what_ends(false); }
 TEST(Lifetimes, NorIsTheNodeThatHasIt) { capture_into_what_ends(true); }
 

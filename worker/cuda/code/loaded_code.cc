@@ -6,7 +6,7 @@ namespace tendril::worker::cuda {
 
 LoadedCode::Loaded* LoadedCode::loaded(uint64_t id) {
   const auto owner = owners_.find(id);
-  const auto it = loaded_.find(owner != owners_.end() ? owner->second : id);
+  const auto it = loaded_.find(owner != owners_.end() ? owner->second.id : id);
   return it != loaded_.end() ? &it->second : nullptr;
 }
 
@@ -39,11 +39,12 @@ bool LoadedCode::pay_variable(Charge& charge, uint64_t id, uint32_t slot, uint64
 
 void LoadedCode::add_member(uint64_t id, uint64_t member, void* context) {
   const auto owner = owners_.find(id);
-  const uint64_t root = owner != owners_.end() ? owner->second : id;
+  const uint64_t root = owner != owners_.end() ? owner->second.id : id;
+  if (owner != owners_.end() && owner->second.context != nullptr) context = owner->second.context;
   const auto loaded = loaded_.find(root);
   if (loaded == loaded_.end()) return;
   loaded->second.members.push_back({member, context});
-  owners_[member] = root;
+  owners_[member] = {root, context};
 }
 
 void LoadedCode::drop(Objects& objects, uint64_t id) {

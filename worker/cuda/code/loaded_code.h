@@ -22,7 +22,8 @@ class LoadedCode {
   void add(uint64_t id, void* context, std::shared_ptr<const void> keeps,
            const CodeVariables& variables);
   // `member` is a function, kernel or module. It is removed with `id` or with `context`. A kernel
-  // has no context (null). `id` may be a member itself.
+  // has no context (null). `id` may be a member itself, and what comes from a module is in the
+  // module's context, whichever is the call's.
   void add_member(uint64_t id, uint64_t member, void* context);
   // `id` is a library, module or kernel. Charges a slot once for the variables of the code that it
   // belongs to. False: over the quota.
@@ -50,7 +51,11 @@ class LoadedCode {
   void drop(Objects& objects, uint64_t id);
 
   std::unordered_map<uint64_t, Loaded> loaded_;
-  std::unordered_map<uint64_t, uint64_t> owners_;  // of members
+  struct Owner {
+    uint64_t id;    // of a library or a module
+    void* context;  // of the member; null: of none
+  };
+  std::unordered_map<uint64_t, Owner> owners_;  // of members
 };
 
 }  // namespace tendril::worker::cuda

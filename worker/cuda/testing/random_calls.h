@@ -94,18 +94,14 @@ class RandomCalls {
         return memory_call();
     }
   }
-  const std::vector<uint8_t>& lane() const { return lane_; }
-
- private:
-  static constexpr uint64_t kMemory = 0x10'0000'0000;
-
   static const std::string& code() {
     static const std::string& text = *new std::string(
         ".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 counter;\n"
         ".visible .entry add(.param .u64 to)\n{\n  .reg .u64 %a;\n  .reg .u32 %v;\n"
         "  ld.param.u64 %a, [to];\n  cvta.to.global.u64 %a, %a;\n  ld.global.u32 %v, [%a];\n"
         "  add.u32 %v, %v, 1;\n  st.global.u32 [%a], %v;\n  ret;\n}\n");
-    return text;
+    static const std::string& with_end = *new std::string(text.c_str(), text.size() + 1);
+    return with_end;
   }
   static const std::string& hash() {
     static const std::string& value =
@@ -115,6 +111,11 @@ class RandomCalls {
   static wire::Bytes bytes_of(const std::string& text) {
     return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
   }
+  const std::vector<uint8_t>& lane() const { return lane_; }
+
+ private:
+  static constexpr uint64_t kMemory = 0x10'0000'0000;
+
   template <typename T>
   static wire::Bytes image_of(const T& value) {
     return {reinterpret_cast<const uint8_t*>(&value), sizeof value};
