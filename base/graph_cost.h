@@ -13,16 +13,30 @@ namespace tendril::base {
 
 struct GraphCost {
   uint64_t nodes = 0, branches = 0, parameter_bytes = 0;
+  uint64_t kernels = 0, largest_bytes = 0;  // of the parameters of one
 
+  void add_kernel(uint64_t bytes) {
+    ++kernels;
+    parameter_bytes += bytes;
+    if (largest_bytes < bytes) largest_bytes = bytes;
+  }
   void add(const GraphCost& other) {
     nodes += other.nodes;
     branches += other.branches;
     parameter_bytes += other.parameter_bytes;
+    kernels += other.kernels;
+    if (largest_bytes < other.largest_bytes) largest_bytes = other.largest_bytes;
   }
   // Of the GPU's memory.
-  uint64_t bytes() const {
+  uint64_t bytes() const { return bytes_with(parameter_bytes); }
+  // The same once the instance's kernels have been changed: as if each had had the largest
+  // parameters. What a driver keeps for a kernel that was replaced is not known.
+  uint64_t bytes_once_changed() const { return bytes_with(kernels * largest_bytes); }
+
+ private:
+  uint64_t bytes_with(uint64_t of_parameters) const {
     constexpr uint64_t kNodeBytes = 2458, kBranchBytes = 110u << 10;
-    return nodes * kNodeBytes + parameter_bytes + parameter_bytes / 2 + branches * kBranchBytes;
+    return nodes * kNodeBytes + of_parameters + of_parameters / 2 + branches * kBranchBytes;
   }
 };
 

@@ -149,6 +149,7 @@ class ObjectTables {
     table(kind).for_each(visit);
   }
   bool full() const { return count_ >= most_; }
+  uint64_t most() const { return most_; }
   bool has_room(uint64_t objects) const { return count_ <= most_ && objects <= most_ - count_; }
   // Objects without an id that cost as much. False: there are too many.
   bool add_nameless(uint64_t objects = 1) {

@@ -248,6 +248,168 @@ TEST_F(GraphBounds, InstancesTakeMemoryOfTheSlice) {
   EXPECT_EQ(calls_made, 2 * 6u);
 }
 
+// A kernel of an instance may be replaced by one with more parameters, for which the driver needs
+// memory. Ten thousand kernels, and few bytes.
+class ChangedInstances : public GraphBounds {
+ protected:
+  static constexpr uint32_t kSmall = 1, kLarge = 2, kChildren = 100;
+
+  void SetUp() override {
+    GraphBounds::SetUp();
+    setenv("TENDRIL_WORKER_OBJECTS", "100000", 1);
+    load();
+    make_graph(1, 0);
+    for (uint32_t i = 0; i < 100; ++i) add_kernel(1, kSmall, i != 0);
+    make_graph(2, 0);
+    wire::cuda::cuGraphAddChildGraphNode_request child;
+    child.hGraph = graph(2);
+    child.childGraph = graph(1);
+    for (uint32_t i = 0; i < kChildren; ++i) {
+      const uint64_t before = api::make_id(Kind::kNode, 0, 1, nodes_);
+      child.numDependencies = i == 0 ? 0 : 1;
+      child.dependencies = {&before, child.numDependencies};
+      child.phGraphNode = api::make_id(Kind::kNode, 0, 1, ++nodes_);
+      append_call(&lane_, child, 1, 1);
+    }
+    add_kernel(2, kSmall, true);
+    instantiate(2, 1);  // 24 MiB, of 64 for the slice and 8 in the reserve
+  }
+
+  void load() {
+    std::string text =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".visible .entry small(.param .u64 a)\n{\n  ret;\n}\n"
+        ".visible .entry large(.param .align 8 .b8 a[4000])\n{\n  ret;\n}\n";
+    text += '\0';
+    const std::string hash = base::content_hash(text.data(), text.size());
+    wire::cuda::image_upload_request upload;
+    upload.hash = RandomCalls::bytes_of(hash);
+    upload.size = text.size();
+    upload.data = RandomCalls::bytes_of(text);
+    append_call(&lane_, upload, 1, 1);
+    wire::cuda::module_load_request load;
+    load.handle = api::make_id(Kind::kModule, 0, 1, 1);
+    load.kind = wire::cuda::LoadKind::kModule;
+    load.hash = RandomCalls::bytes_of(hash);
+    load.size = text.size();
+    append_call(&lane_, load, 1, 1);
+    wire::cuda::module_function_request function;
+    function.module = load.handle;
+    for (const std::string& name : {std::string("small"), std::string("large")}) {
+      function.function = api::make_id(Kind::kFunction, 0, 1, name == "small" ? kSmall : kLarge);
+      function.name = RandomCalls::bytes_of(name);
+      append_call(&lane_, function, 1, 1);
+    }
+  }
+  void add_kernel(uint32_t into, uint32_t function, bool after_the_last) {
+    const uint64_t before = api::make_id(Kind::kNode, 0, 1, nodes_);
+    wire::cuda::graph_kernel_node_request node;
+    if (after_the_last) node.dependencies = {&before, 1};
+    node.graph = graph(into);
+    node.node = api::make_id(Kind::kNode, 0, 1, ++nodes_);
+    fill(&node, function);
+  }
+  // The kernel of the second graph that lies in no other.
+  void change(uint32_t function) {
+    wire::cuda::graph_kernel_node_request node;
+    node.change = wire::cuda::NodeChange::kSetInExec;
+    node.exec = exec(1);
+    node.node = api::make_id(Kind::kNode, 0, 1, 100 + kChildren + 1);
+    fill(&node, function);
+  }
+  void fill(wire::cuda::graph_kernel_node_request* node, uint32_t function) {
+    static const std::string& zeros = *new std::string(4000, '\0');
+    node->function = api::make_id(Kind::kFunction, 0, 1, function);
+    node->shape = {{1, 1, 1}, {1, 1, 1}, 0, 0};
+    node->params = {reinterpret_cast<const uint8_t*>(zeros.data()),
+                    function == kSmall ? sizeof(uint64_t) : zeros.size()};
+    append_call(&lane_, *node, 1, 1);
+  }
+};
+
+TEST_F(ChangedInstances, PayAsIfAllKernelsHadTheLargestParameters) {
+  static cuGraphExecKernelNodeSetParams_v2_t* set = nullptr;
+  set = gpu_->cuGraphExecKernelNodeSetParams_v2;
+  gpu_->cuGraphExecKernelNodeSetParams_v2 = [](CUgraphExec in, CUgraphNode node,
+                                               const CUDA_KERNEL_NODE_PARAMS* to) {
+    ++calls_made;
+    const CUresult result = set(in, node, to);
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    return result;
+  };
+  change(kSmall);
+  change(kLarge);
+  change(kSmall);
+  run();
+  EXPECT_EQ(calls_made, 2u) << "the slice has no 60 MiB for the large parameters";
+}
+
+TEST_F(ChangedInstances, PayForUpdatesAndNewChildren) {
+  gpu_->cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
+    ++calls_made;
+    return CUDA_SUCCESS;
+  };
+  gpu_->cuGraphExecChildGraphNodeSetParams = [](CUgraphExec, CUgraphNode, CUgraph) {
+    ++calls_made;
+    return CUDA_SUCCESS;
+  };
+  make_graph(3, 0);
+  add_kernel(3, kLarge, false);
+  for (const uint32_t from : {1, 3}) {
+    wire::cuda::graph_update_request update;
+    update.exec = exec(1);
+    update.graph = graph(from);
+    append_call(&lane_, update, 1, 1);
+    wire::cuda::cuGraphExecChildGraphNodeSetParams_request child;
+    child.hGraphExec = exec(1);
+    child.hNode = api::make_id(Kind::kNode, 0, 1, 101);
+    child.childGraph = graph(from);
+    append_call(&lane_, child, 1, 1);
+  }
+  run();
+  EXPECT_EQ(calls_made, 2u);
+}
+
+TEST_F(GraphBounds, EdgesAreBounded) {
+  setenv("TENDRIL_WORKER_OBJECTS", "200", 1);  // and 1,600 edges
+  static uint64_t edges_made;
+  edges_made = 0;
+  static cuGraphAddDependencies_t* add = nullptr;
+  add = gpu_->cuGraphAddDependencies;
+  gpu_->cuGraphAddDependencies = [](CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                    size_t count) {
+    edges_made += count;
+    const CUresult result = add(graph, from, to, count);
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    return result;
+  };
+  std::vector<uint64_t> from, to;
+  for (uint32_t round = 1; round <= 2; ++round) {
+    const uint32_t first = nodes_ + 1;
+    make_graph(round, 100, true);
+    wire::cuda::cuGraphAddDependencies_request link;
+    link.hGraph = graph(round);
+    for (uint32_t gap = 1; gap <= 20; ++gap) {
+      from.clear();
+      to.clear();
+      for (uint32_t i = 0; i + gap < 100; ++i) {
+        from.push_back(api::make_id(Kind::kNode, 0, 1, first + i));
+        to.push_back(api::make_id(Kind::kNode, 0, 1, first + i + gap));
+      }
+      link.from = {from.data(), from.size()};
+      link.to = {to.data(), to.size()};
+      link.numDependencies = from.size();
+      append_call(&lane_, link, 1, 1);
+    }
+    wire::cuda::cuGraphDestroy_request destroy;
+    destroy.hGraph = graph(round);
+    append_call(&lane_, destroy, 1, 1);
+  }
+  run();
+  EXPECT_GT(edges_made, 2 * 600u) << "what is destroyed counts no longer";
+  EXPECT_LE(edges_made, 2 * 1600u);
+}
+
 TEST_F(GraphBounds, ACaptureEnds) {
   setenv("TENDRIL_WORKER_OBJECTS", "300", 1);
   static cuMemsetD8Async_t* set = nullptr;

@@ -206,8 +206,9 @@ CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_request&
     return scope.ok() ? executor.driver().cuGraphKernelNodeSetParams_v2(node, &parameters)
                       : scope.error();
   CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.exec);
-  return scope.ok() ? executor.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters)
-                    : scope.error();
+  if (!scope.ok()) return scope.error();
+  if (!executor.graph_sizes().may_change(exec, layout->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return executor.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::graph_kernel_change_request& request) {
@@ -265,6 +266,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_update_request& requ
   CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.exec);
   CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
   if (!scope.ok()) return scope.error();
+  if (!executor.graph_sizes().may_change(exec, graph)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphExecUpdateResultInfo info;
   std::memset(&info, 0, sizeof info);
   const CUresult result = executor.driver().cuGraphExecUpdate_v2(exec, graph, &info);
@@ -273,6 +275,18 @@ CUresult handle(Executor& executor, const wire::cuda::graph_update_request& requ
   reply.from = scope.id(Kind::kNode, info.errorFromNode, nullptr);
   executor.replies().reply_with_body_anyway();
   return result;
+}
+
+CUresult handle(Executor& executor,
+                const wire::cuda::cuGraphExecChildGraphNodeSetParams_request& request,
+                wire::cuda::cuGraphExecChildGraphNodeSetParams_reply&) {
+  Scope scope(executor);
+  CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.hGraphExec);
+  CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.hNode);
+  CUgraph child = scope.get<CUgraph>(Kind::kGraph, request.childGraph);
+  if (!scope.ok()) return scope.error();
+  if (!executor.graph_sizes().may_change(exec, child)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return executor.driver().cuGraphExecChildGraphNodeSetParams(exec, node, child);
 }
 
 // A graph that belongs to a node ends with the node. A graph into which a stream captures is still

@@ -349,6 +349,8 @@ bool Executor::hold_host(const void* object, uint64_t bytes) {
   return true;
 }
 
+bool Executor::may_link(uint64_t edges) { return graph_sizes_->may_link(edges); }
+
 void Executor::release_host(const void* object) {
   const auto held = held_host_.find(object);
   if (held == held_host_.end()) return;

@@ -133,6 +133,7 @@ class Executor {
   // Everything in the context has ended, with the context or by a reset. Stops charging, waiting
   // for and asking any of it.
   void empty_context(WorkerContext* context);
+  bool may_link(uint64_t edges);  // memory/graph_sizes.h
   // Memory of the host that the driver keeps for an object. False: the session has its part.
   bool hold_host(const void* object, uint64_t bytes);
   void release_host(const void* object);

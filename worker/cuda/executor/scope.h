@@ -75,8 +75,10 @@ class Scope {
   wire::Array<uint64_t> ids(Kind kind, const T* objects, uint64_t count) {
     return ids(kind, objects, count, owner_of_known(kind));
   }
+  // A list of nodes makes edges.
   template <typename T>
   T* handles(Kind kind, const wire::Array<uint64_t>& ids) {
+    if (kind == Kind::kNode && !w_.may_link(ids.count)) fail(CUDA_ERROR_OUT_OF_MEMORY);
     T* out = scratch<T>(ids.count);
     for (uint64_t i = 0; out != nullptr && i < ids.count; ++i) out[i] = get<T>(kind, ids[i]);
     return out;

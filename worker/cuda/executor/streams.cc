@@ -6,6 +6,19 @@
 
 namespace tendril::worker::cuda {
 
+uint64_t edges_in(gpu::Driver& driver, CUgraph graph) {
+  size_t count = 0;
+  const CUresult result = driver.cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &count);
+  return result == CUDA_SUCCESS ? count : 0;
+}
+
+uint64_t graph_size(gpu::Driver& driver, CUgraph graph) {
+  size_t nodes = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &nodes) != CUDA_SUCCESS) return 0;
+  const uint64_t edges = edges_in(driver, graph);
+  return nodes + (edges > nodes ? (edges - nodes) / kEdgesOfObject : 0);
+}
+
 // A stream may belong to a context other than the call's.
 void Streams::note_touched(WorkerContext* current, CUstream stream) {
   current->touched_last = stream;
@@ -61,11 +74,10 @@ uint64_t Streams::nodes_captured() {
   for (const Capture& one : captures_) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUgraph graph = nullptr;
-    size_t count = 0;
     if (driver_->cuStreamGetCaptureInfo_v3(one.stream, &status, nullptr, &graph, nullptr, nullptr,
                                            nullptr) == CUDA_SUCCESS &&
-        graph != nullptr && driver_->cuGraphGetNodes(graph, nullptr, &count) == CUDA_SUCCESS)
-      sum += count;
+        graph != nullptr)
+      sum += graph_size(*driver_, graph);
   }
   return sum;
 }

@@ -10,6 +10,12 @@
 
 namespace tendril::worker::cuda {
 
+// How many edges a graph has, without those of graphs in it.
+uint64_t edges_in(gpu::Driver& driver, CUgraph graph);
+// Its nodes. So many edges more than nodes count as another one.
+inline constexpr uint64_t kEdgesOfObject = 8;
+uint64_t graph_size(gpu::Driver& driver, CUgraph graph);
+
 class Streams {
  public:
   Streams(gpu::Driver* driver, Contexts* contexts) : driver_(driver), contexts_(contexts) {}

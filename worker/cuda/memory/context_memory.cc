@@ -162,7 +162,10 @@ void ContextMemory::ended(CUstream stream) {
 
 bool ContextMemory::take_graph(uint64_t bytes) {
   State* state = current();
-  if (state == nullptr) return true;
+  return state == nullptr || add_graph(state, bytes);
+}
+
+bool ContextMemory::add_graph(State* state, uint64_t bytes) {
   const uint64_t before = state->graphs_most;
   state->graphs += bytes;
   state->graphs_most = std::max(before, state->graphs);
@@ -179,6 +182,16 @@ void ContextMemory::refused_graph(uint64_t bytes) {
 
 void ContextMemory::began(CUgraphExec exec, uint64_t bytes) {
   if (w_.context() != nullptr) instances_[exec] = {w_.context()->context, bytes};
+}
+
+bool ContextMemory::grow(CUgraphExec exec, uint64_t bytes) {
+  const auto found = instances_.find(exec);
+  if (found == instances_.end() || bytes <= found->second.bytes) return true;
+  const auto context = contexts_.find(found->second.context);
+  if (context == contexts_.end()) return true;
+  if (!add_graph(&context->second, bytes - found->second.bytes)) return false;
+  found->second.bytes = bytes;
+  return true;
 }
 
 void ContextMemory::ended(CUgraphExec exec) {

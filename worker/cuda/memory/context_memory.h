@@ -44,9 +44,13 @@ class ContextMemory {
   bool take_graph(uint64_t bytes);
   void began(CUgraphExec exec, uint64_t bytes);
   void refused_graph(uint64_t bytes);
+  // It takes more now. False: out of memory, and nothing has changed.
+  bool grow(CUgraphExec exec, uint64_t bytes);
   void ended(CUgraphExec exec);
 
  private:
+  struct State;
+  bool add_graph(State* state, uint64_t bytes);
   struct State {
     uint32_t slot = 0;
     bool further = false;      // charged for itself

@@ -2,17 +2,14 @@
 // See graph_sizes.h.
 #include "worker/cuda/memory/graph_sizes.h"
 
+#include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
 namespace {
-
-uint64_t count_nodes(gpu::Driver& driver, CUgraph graph) {
-  size_t count = 0;
-  return driver.cuGraphGetNodes(graph, nullptr, &count) == CUDA_SUCCESS ? count : 0;
-}
 
 CUgraphNodeType type_of(gpu::Driver& driver, CUgraphNode node) {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -22,9 +19,7 @@ CUgraphNodeType type_of(gpu::Driver& driver, CUgraphNode node) {
 // Dependencies as pairs of positions in `nodes`.
 std::vector<std::pair<uint32_t, uint32_t>> edges_of(gpu::Driver& driver, CUgraph graph,
                                                     const std::vector<CUgraphNode>& nodes) {
-  size_t count = 0;
-  if (driver.cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &count) != CUDA_SUCCESS)
-    return {};
+  size_t count = edges_in(driver, graph);
   std::vector<CUgraphNode> from(count), to(count);
   std::vector<CUgraphEdgeData> data(count);
   if (count == 0 ||
@@ -45,7 +40,8 @@ std::vector<std::pair<uint32_t, uint32_t>> edges_of(gpu::Driver& driver, CUgraph
 }  // namespace
 
 std::vector<CUgraphNode> GraphSizes::list(CUgraph graph) {
-  size_t count = count_nodes(w_.driver(), graph);
+  size_t count = 0;
+  if (w_.driver().cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) count = 0;
   std::vector<CUgraphNode> nodes(count);
   if (count != 0 && w_.driver().cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS)
     count = 0;
@@ -67,9 +63,9 @@ uint64_t GraphSizes::nodes_of(CUgraph graph) { return nodes_of(graph, kDepthMax)
 uint64_t GraphSizes::nodes_in(CUgraphNode node) { return nodes_in(node, kDepthMax); }
 
 uint64_t GraphSizes::nodes_of(CUgraph graph, int depth) {
-  if (!nested_) return count_nodes(w_.driver(), graph);
-  uint64_t count = 0;
-  for (const CUgraphNode node : list(graph)) count += 1 + nodes_in(node, depth);
+  uint64_t count = graph_size(w_.driver(), graph);
+  if (!nested_) return count;
+  for (const CUgraphNode node : list(graph)) count += nodes_in(node, depth);
   return count;
 }
 
@@ -140,7 +136,7 @@ uint64_t GraphSizes::parameter_bytes(CUgraphNode node) {
 base::GraphCost GraphSizes::cost_in(CUgraphNode node, int depth) {
   base::GraphCost cost;
   const CUgraphNodeType type = type_of(w_.driver(), node);
-  if (type == CU_GRAPH_NODE_TYPE_KERNEL) cost.parameter_bytes = parameter_bytes(node);
+  if (type == CU_GRAPH_NODE_TYPE_KERNEL) cost.add_kernel(parameter_bytes(node));
   if (!nested_ || depth == 0) return cost;
   for (const CUgraph graph : graphs_in(node, type)) cost.add(cost_of(graph, depth - 1));
   return cost;
@@ -161,19 +157,53 @@ bool GraphSizes::before_instance(CUgraph graph) {
   if (!may_have(next_nodes_)) return false;
   if (w_.charge().context_bytes(w_.slot()) == 0) return true;  // this driver's graphs cost nothing
   parameters_.clear();  // functions may have ended since the last time
-  next_bytes_ = cost_of(graph, kDepthMax).bytes();
+  next_cost_ = cost_of(graph, kDepthMax);
+  next_bytes_ = next_cost_.bytes();
   return w_.context_memory().take_graph(next_bytes_);
 }
 
 void GraphSizes::instantiated(CUgraphExec exec) {
   take(exec, next_nodes_);
-  if (next_bytes_ != 0) w_.context_memory().began(exec, next_bytes_);
+  if (next_bytes_ == 0) return;
+  w_.context_memory().began(exec, next_bytes_);
+  instances_[exec] = next_cost_;
 }
 
 void GraphSizes::not_instantiated() { w_.context_memory().refused_graph(next_bytes_); }
 
+bool GraphSizes::may_change(CUgraphExec exec, uint64_t largest_bytes) {
+  const auto found = instances_.find(exec);
+  if (found == instances_.end()) return true;
+  base::GraphCost cost = found->second;
+  cost.largest_bytes = std::max(cost.largest_bytes, largest_bytes);
+  if (!w_.context_memory().grow(exec, cost.bytes_once_changed())) return false;
+  found->second = cost;
+  return true;
+}
+
+bool GraphSizes::may_change(CUgraphExec exec, CUgraph graph) {
+  if (instances_.count(exec) == 0) return true;
+  parameters_.clear();
+  return may_change(exec, cost_of(graph, kDepthMax).largest_bytes);
+}
+
+// As with captures: the driver is asked when the sum of what was asked for reaches the limit.
+bool GraphSizes::may_link(uint64_t edges) {
+  const uint64_t most = w_.objects().most() * kEdgesOfObject;
+  if (edges_at_most_ + edges > most) {
+    std::unordered_set<void*> graphs;  // one may have several ids
+    w_.objects().for_each(Kind::kGraph, [&](uint64_t, void* graph) { graphs.insert(graph); });
+    edges_at_most_ = 0;
+    for (void* graph : graphs) edges_at_most_ += edges_in(w_.driver(), static_cast<CUgraph>(graph));
+  }
+  if (edges_at_most_ + edges > most) return false;
+  edges_at_most_ += edges;
+  return true;
+}
+
 void GraphSizes::ended(const void* object) {
   give_back(object, UINT64_MAX);
+  instances_.erase(object);
   bodies_.erase(object);
 }
 

@@ -43,6 +43,12 @@ class GraphSizes {
   bool before_instance(CUgraph graph);
   void instantiated(CUgraphExec exec);
   void not_instantiated();
+  // Before kernels of an instance get others, or other parameters: `largest_bytes` of them at most
+  // for one kernel, or those of a graph's. False: out of memory.
+  bool may_change(CUgraphExec exec, uint64_t largest_bytes);
+  bool may_change(CUgraphExec exec, CUgraph graph);
+  // Before a call that adds so many edges at most. False: there are too many.
+  bool may_link(uint64_t edges);
   // A graph, instance or node has ended.
   void ended(const void* object);
 
@@ -62,7 +68,11 @@ class GraphSizes {
   std::unordered_map<const void*, std::vector<CUgraph>> bodies_;  // by conditional node
   std::unordered_map<const void*, uint64_t> parameters_;          // of the functions of one graph
   uint64_t captured_at_most_ = 0;
+  uint64_t edges_at_most_ = 0;
+  std::unordered_map<const void*, base::GraphCost>
+      instances_;                             // by instance, if they cost anything
   uint64_t next_nodes_ = 0, next_bytes_ = 0;  // of the instance that is being made
+  base::GraphCost next_cost_;
 };
 
 }  // namespace tendril::worker::cuda
