@@ -404,17 +404,30 @@ void Scheduler::State::lost_a_part(Job& job, bool suddenly) {
   arm(job.loss_due_ns, Timer::kLoss, job.id);
 }
 
+std::string Scheduler::State::loss_text(const Job& job) {
+  return "it has lost a part: " + base::printable(job.end_why);
+}
+
+std::string Scheduler::State::loss_notice(const Job& job) {
+  return "lease " + std::to_string(job.id) + ": " + loss_text(job);
+}
+
 // First those who hold the rest are told, and a program that can be started again is. Whatever is
-// still there after the grace is ended.
+// still there after the grace is ended. The grace begins when they have heard (take_result).
 void Scheduler::State::end_the_rest(Job& job) {
   job.loss_due_ns = kNotAgain;
   if (job.stage != Stage::kGranted) return;
-  const std::string why = "it has lost a part: " + base::printable(job.end_why);
-  if (job.loss_told) return end_job(job, why);
+  const std::string why = loss_text(job);
+  if (job.loss_told && is_told(job)) return end_job(job, why);
+  if (job.loss_told) {  // a server is silent
+    job.loss_due_ns = now_.monotonic_ns + kLossPatienceNs;
+    arm(job.loss_due_ns, Timer::kLoss, job.id);
+    return;
+  }
   job.loss_told = true;
   wire::Order told;
   told.kind = wire::OrderKind::kNotice;
-  told.text = "lease " + std::to_string(job.id) + ": " + why;
+  told.text = loss_notice(job);
   told.in_s = kLossGraceS;
   if (job.request.wish.requeues) told.notice = wire::NoticeKind::kRequeue;
   tell_parts(job, std::move(told));
@@ -443,6 +456,10 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
     job->life.delay(int64_t(now_.monotonic_ns - job->acted_ns));
     job->acted_ns = 0;
     if (result.code == base::Code::kOk) return look_at_life(*job);
+  }
+  if (job->loss_told && order.kind == wire::OrderKind::kNotice && order.text == loss_notice(*job)) {
+    job->loss_due_ns = now_.monotonic_ns + kLossGraceS * kSecond;
+    arm(job->loss_due_ns, Timer::kLoss, job->id);
   }
   const bool awaited = part->order_id == result.order_id;
   if (awaited) part->order_id = 0;

@@ -125,6 +125,29 @@ TEST(Scheduler, AGangThatLostAPartEnds) {
   }
 }
 
+// Its grace begins when its server has passed the notice on.
+TEST(Scheduler, AGangThatHearsLateOfItsLossHasAllItsGrace) {
+  TestWorld world;
+  TestServer& one = world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  world.settle();
+  world.start("ann", 2, 1);
+  for (TestServer* server : {&one, &two}) {
+    server->reachable = false;
+    world.cut(*server);
+  }
+  world.pass(12);
+  world.command("forget", {"gpu1"});
+  world.pass(20);
+  two.reachable = true;
+  world.pass(25);
+  EXPECT_EQ(two.seen.back().kind, wire::OrderKind::kNotice);
+  EXPECT_EQ(world.held_on("gpu2"), 1u) << "it heard of it 25 seconds ago";
+  world.pass(8);
+  EXPECT_EQ(two.seen.back().kind, wire::OrderKind::kEnd);
+  EXPECT_EQ(world.held_on("gpu2"), 0u);
+}
+
 TEST(Scheduler, WaitsAndTellsWhy) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);

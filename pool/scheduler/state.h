@@ -271,6 +271,8 @@ class Scheduler::State {
                  const std::string& why);
   void lost_a_part(Job& job, bool suddenly);
   void end_the_rest(Job& job);
+  static std::string loss_text(const Job& job);
+  static std::string loss_notice(const Job& job);
   Write accounting(const Member& member, const Job& job, Part& part, const std::string& why) const;
   static void grow_given(Part& part, uint64_t age_ns);
   std::vector<PlacedSlice> placed(const Job& job) const;

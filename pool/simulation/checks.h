@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -40,9 +41,19 @@ class Truth {
   // The last time that a part of that lease of the pool ended.
   int64_t part_ended_ns(uint64_t pool_lease_id) const;
   bool ended_lately(const FakeServer& server, uint64_t lease_id) const;
+  // What ended in the last half minute: the scheduler may not know it yet.
+  struct Late {
+    int64_t time_ns = 0;
+    size_t server = 0;
+    wire::BookEntry entry;
+  };
+  const std::deque<Late>& ended_just_now() const { return just_now_; }
 
  private:
+  void remember(const FakeServer& server, const wire::BookEntry& entry);
+
   World* const world_;
+  std::deque<Late> just_now_;
   std::map<Key, Ended> ended_;
   std::map<std::string, int64_t> crashed_ns_;
   std::map<uint64_t, int64_t> part_ended_ns_;

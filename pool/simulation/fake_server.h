@@ -52,6 +52,7 @@ class FakeServer {
  public:
   FakeServer(World* world, size_t index, std::vector<FakeGpu> gpus);
 
+  size_t index() const { return index_; }
   const std::string& name() const { return name_; }
   const std::vector<FakeGpu>& gpus() const { return gpus_; }
   uint64_t usable_bytes(uint32_t gpu) const;

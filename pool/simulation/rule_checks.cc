@@ -117,7 +117,6 @@ bool RuleChecks::counts(const FakeServer& server, const FakeLease& lease) const 
 
 RuleChecks::Sums RuleChecks::sums() {
   Sums sums;
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> started;
   std::set<uint64_t> seen;
   for (size_t i = 0; i < world_->server_count(); ++i) {
     const FakeServer& server = world_->server(i);
@@ -127,9 +126,6 @@ RuleChecks::Sums RuleChecks::sums() {
       const auto account = policy().account(entry.account);
       if (!user_class || !account) continue;
       const bool inside = policy().user_classes[*user_class].over_quota != OverQuota::kOnly;
-      for (const wire::SliceGrant& slice : entry.slices) {  // with what is about to start
-        if (inside) started[{*account, class_of_gpu(i, slice.gpu_index)}] += amount_of(i, slice);
-      }
       if (!counts(server, lease)) continue;
       const uint64_t leases = seen.insert(entry.pool_lease_id).second ? 1 : 0;
       uint64_t all = 0;
@@ -147,11 +143,32 @@ RuleChecks::Sums RuleChecks::sums() {
         sums.account_users[{of, entry.owner_name}].add(all, leases, lease.granted_ns);
     }
   }
-  for (const auto& [key, amount] : started) {
+  return sums;
+}
+
+bool RuleChecks::policy_has(const std::string& name) const {
+  return !eras_.empty() && (policy().account(name) || policy().user_class(name));
+}
+
+// With what is about to start, and with what has just ended, for the scheduler hears of both later.
+void RuleChecks::note_over_quota() {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> counted;
+  const auto add = [&](size_t server, const wire::BookEntry& entry) {
+    const auto user_class = policy().user_class(entry.user_class);
+    const auto account = policy().account(entry.account);
+    if (!user_class || !account ||
+        policy().user_classes[*user_class].over_quota == OverQuota::kOnly)
+      return;
+    for (const wire::SliceGrant& slice : entry.slices)
+      counted[{*account, class_of_gpu(server, slice.gpu_index)}] += amount_of(server, slice);
+  };
+  for (size_t i = 0; i < world_->server_count(); ++i)
+    for (const auto& [id, lease] : world_->server(i).leases()) add(i, lease.entry);
+  for (const Truth::Late& late : world_->truth().ended_just_now()) add(late.server, late.entry);
+  for (const auto& [key, amount] : counted) {
     if (amount > policy().accounts[key.first].quota[key.second])
       over_quota_ns_[key] = world_->now_ns();
   }
-  return sums;
 }
 
 // The most that any policy allowed since then.
@@ -168,6 +185,7 @@ uint64_t RuleChecks::most_since(int64_t since_ns, Of of) const {
 void RuleChecks::sweep() {
   look_at_policy();
   if (eras_.empty()) return;
+  note_over_quota();
   limits(sums());
   reservations(true);
   overdue();
@@ -387,13 +405,13 @@ void RuleChecks::idle(const FakeLease& lease, const std::string& what, int64_t a
 void RuleChecks::was_over_quota(std::pair<uint32_t, uint32_t> key, const std::string& what) {
   const int64_t since_ns = world_->now_ns() - 10 * kMinute;
   world_->clock().in(20 * kSecond, [this, key, what, since_ns] {
-    sums();
+    note_over_quota();
     const auto over = over_quota_ns_.find(key);
     if (over != over_quota_ns_.end() && over->second > since_ns) return;
     fail(what + ": taken back, and account " + policy().accounts[key.first].name +
          " is not over its quota");
   });
-  sums();
+  note_over_quota();
 }
 
 void RuleChecks::told(const FakeServer& server, const FakeLease& lease, const wire::Order& order) {

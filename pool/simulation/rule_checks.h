@@ -34,6 +34,9 @@ class RuleChecks {
   bool was_forgotten(const std::string& server, int64_t since_ns) const;
   void set_maintenance(const std::string& server, int64_t from_s, int64_t to_s);
 
+  // True if it is an account or a class of the policy that holds now.
+  bool policy_has(const std::string& name) const;
+
   struct Counts {  // how often a check looked at something
     uint64_t limits = 0, lending = 0, reserved = 0, reservations_free = 0, reclaims = 0;
     uint64_t maintenance = 0, warnings = 0, graces = 0, idle = 0, overdue = 0, walls = 0;
@@ -66,6 +69,7 @@ class RuleChecks {
   uint64_t amount_of(size_t server, const wire::SliceGrant& slice) const;
   bool counts(const FakeServer& server, const FakeLease& lease) const;
   Sums sums();
+  void note_over_quota();
   template <typename Of>
   uint64_t most_since(int64_t since_ns, Of of) const;
   void limits(const Sums& sums);
