@@ -346,8 +346,22 @@ void Engine::State::ended(uint64_t id, int64_t now_s) {
   dirty_ = true;
 }
 
+// A server that fails a request again and again is avoided for longer each time. Else one that is
+// too slow to answer would keep taking the request's turn.
+void Engine::State::avoid(Entry& entry, uint32_t server, int64_t now_s) {
+  constexpr int64_t kAvoid_s = 20, kForget_s = 600;
+  constexpr uint32_t kDoublings = 5;
+  std::erase_if(entry.avoided,
+                [now_s](const Avoided& each) { return each.until_s + kForget_s <= now_s; });
+  if (server == kNoServer) return;
+  auto known = std::find_if(entry.avoided.begin(), entry.avoided.end(),
+                            [server](const Avoided& each) { return each.server == server; });
+  if (known == entry.avoided.end()) known = entry.avoided.insert(known, Avoided{server, 0, 0});
+  known->until_s = now_s + (kAvoid_s << std::min(known->times, kDoublings));
+  ++known->times;
+}
+
 void Engine::State::failed(uint64_t id, uint32_t server, int64_t now_s) {
-  constexpr int64_t kAvoid_s = 20;
   const auto found = running.find(id);
   if (found == running.end()) return;
   advance(now_s);
@@ -356,8 +370,7 @@ void Engine::State::failed(uint64_t id, uint32_t server, int64_t now_s) {
   room.release(id);
   running.erase(found);
   entry->reclaimed = false;
-  std::erase_if(entry->avoided, [now_s](const Avoided& each) { return each.until_s <= now_s; });
-  if (server != kNoServer) entry->avoided.push_back(Avoided{server, now_s + kAvoid_s});
+  avoid(*entry, server, now_s);
   entry->answers = room.answers_of(entry->ask);
   queue(std::move(entry));
   dirty_ = true;

@@ -409,6 +409,9 @@ TEST_F(Rules, SaysThatTheOnlyServerFailedIt) {
   EXPECT_EQ(waiting(1, 1).reason, WaitReason::kServersDown);
   EXPECT_NE(waiting(1, 1).text.find("failed it just now"), std::string::npos);
   EXPECT_EQ(starts(30), Ids{1});
+  engine_.failed(1, 0, 31);
+  EXPECT_TRUE(starts(60).empty()) << "the second time it is avoided for longer";
+  EXPECT_EQ(starts(71), Ids{1});
 }
 
 TEST_F(Rules, KeepsPackedSlicesApart) {

@@ -48,6 +48,7 @@ struct Holder {
 struct Avoided {
   uint32_t server = 0;
   int64_t until_s = 0;
+  uint32_t times = 1;  // one after the other
 };
 
 // Who looks for a place, from when and for how long.

@@ -131,6 +131,7 @@ class Engine::State {
   void derive(Entry& entry);
   bool still_good(Promise& promise);
   void learn(const Entry& entry);
+  static void avoid(Entry& entry, uint32_t server, int64_t now_s);
   void count(Entry& entry, bool more);  // adds or removes a lease's charge everywhere
   void set_end(Entry& entry, int64_t ends_by_s);
   Charge charge_of(const Entry& entry, uint32_t gpu_class) const;

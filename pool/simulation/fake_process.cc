@@ -158,6 +158,7 @@ void FakeProcess::turn() {
 
 void FakeProcess::give(Effects effects) {
   for (Effects::Event& event : effects.events) {
+    if (event.what == "retry") world_->rules().attempt_failed();
     world_->log("  [" + event.what + "] " + event.object + ": " + event.text);
   }
   for (auto& to : effects.to_servers) world_->answer_server(index_, std::move(to));

@@ -46,6 +46,8 @@ void RuleChecks::fail(const std::string& what) { world_->checks().fail(what); }
 
 void RuleChecks::servers_changed() { servers_changed_ns_ = world_->now_ns(); }
 
+void RuleChecks::attempt_failed() { attempt_failed_ns_ = world_->now_ns(); }
+
 void RuleChecks::forgotten(const std::string& server) {
   forgotten_ns_[server] = world_->now_ns();
   maintenance_.erase(server);  // its record is gone
@@ -404,6 +406,7 @@ void RuleChecks::idle(const FakeLease& lease, const std::string& what, int64_t a
 // What made it so may be a lease that has not reached its server yet.
 void RuleChecks::was_over_quota(std::pair<uint32_t, uint32_t> key, const std::string& what) {
   const int64_t since_ns = world_->now_ns() - 10 * kMinute;
+  if (attempt_failed_ns_ > since_ns) return;
   world_->clock().in(20 * kSecond, [this, key, what, since_ns] {
     note_over_quota();
     const auto over = over_quota_ns_.find(key);

@@ -30,6 +30,7 @@ class RuleChecks {
 
   // Something changed that the scheduler hears of a little later.
   void servers_changed();
+  void attempt_failed();  // what it may still hold counts for a while
   void forgotten(const std::string& server);
   bool was_forgotten(const std::string& server, int64_t since_ns) const;
   void set_maintenance(const std::string& server, int64_t from_s, int64_t to_s);
@@ -91,7 +92,7 @@ class RuleChecks {
   uint64_t term_ = 0;
   int64_t ahead_s_ = 0, until_s_ = 0;
   std::vector<Era> eras_;  // the newest last
-  int64_t servers_changed_ns_ = 0;
+  int64_t servers_changed_ns_ = 0, attempt_failed_ns_ = -kHour;
   std::map<std::string, int64_t> forgotten_ns_;
   struct Window {
     int64_t from_s = 0, to_s = 0, known_ns = 0;
