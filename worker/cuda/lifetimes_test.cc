@@ -66,6 +66,25 @@ void add(std::vector<uint8_t>* lane, const Request& request) {
   append_call(lane, request, 1, static_cast<uint32_t>(lane->size()) + 2);
 }
 
+const std::string kEntry = "add";  // in the code of RandomCalls
+
+// Returns the id of the module or library.
+uint64_t load_code(std::vector<uint8_t>* lane, wire::cuda::LoadKind kind) {
+  wire::cuda::image_upload_request upload;
+  upload.hash = RandomCalls::bytes_of(RandomCalls::hash());
+  upload.size = RandomCalls::code().size();
+  upload.data = RandomCalls::bytes_of(RandomCalls::code());
+  add(lane, upload);
+  wire::cuda::module_load_request load;
+  const bool is_module = kind == wire::cuda::LoadKind::kModule;
+  load.handle = api::make_id(is_module ? Kind::kModule : Kind::kLibrary, 0, 1, 1);
+  load.kind = kind;
+  load.hash = upload.hash;
+  load.size = upload.size;
+  add(lane, load);
+  return load.handle;
+}
+
 // A graph that belongs to a node ends with the node, also while a stream captures into it.
 void capture_into_what_ends(bool with_its_node) {
   const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
@@ -182,6 +201,43 @@ TEST(Lifetimes, NoCopyIsAskedForAfterItsContext) {
   EXPECT_FALSE(asked);
 }
 
+// A node does not keep its function. What the function takes is asked for when the graph is
+// instantiated.
+TEST(Lifetimes, AGraphMayOutliveItsCode) {
+  const std::unique_ptr<gpu::Driver> driver = checked_driver("checked");
+  ASSERT_NE(driver, nullptr);
+  std::vector<uint8_t> lane;
+  wire::cuda::primary_retain_request retain;
+  retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+  append_call(&lane, retain, 0, 1);
+  const uint64_t module = load_code(&lane, wire::cuda::LoadKind::kModule);
+  wire::cuda::module_function_request function;
+  function.module = module;
+  function.function = api::make_id(Kind::kFunction, 0, 1, 1);
+  function.name = RandomCalls::bytes_of(kEntry);
+  add(&lane, function);
+  wire::cuda::cuGraphCreate_request graph;
+  graph.phGraph = api::make_id(Kind::kGraph, 0, 1, 1);
+  add(&lane, graph);
+  const uint64_t parameter = 0;
+  wire::cuda::graph_kernel_node_request node;
+  node.graph = graph.phGraph;
+  node.node = api::make_id(Kind::kNode, 0, 1, 1);
+  node.function = function.function;
+  node.shape = {{1, 1, 1}, {1, 1, 1}, 0, 0};
+  node.params = {reinterpret_cast<const uint8_t*>(&parameter), sizeof parameter};
+  add(&lane, node);
+  wire::cuda::module_unload_request unload;
+  unload.handle = module;
+  unload.kind = wire::cuda::LoadKind::kModule;
+  add(&lane, unload);
+  wire::cuda::graph_instantiate_request instantiate;
+  instantiate.graph = graph.phGraph;
+  instantiate.exec = api::make_id(Kind::kExec, 0, 1, 1);
+  add(&lane, instantiate);
+  run_lane(driver.get(), lane.data(), lane.size());
+}
+
 // A library's module is in the context of the call that asked for it. So are the module's
 // functions, whoever asks for them.
 TEST(Lifetimes, AFunctionEndsWithTheContextOfItsModule) {
@@ -194,26 +250,14 @@ TEST(Lifetimes, AFunctionEndsWithTheContextOfItsModule) {
   wire::cuda::context_create_request other;
   other.context = api::make_id(Kind::kContext, 0, 1, 2);
   append_call(&lane, other, 0, 2);
-  wire::cuda::image_upload_request upload;
-  upload.hash = RandomCalls::bytes_of(RandomCalls::hash());
-  upload.size = RandomCalls::code().size();
-  upload.data = RandomCalls::bytes_of(RandomCalls::code());
-  add(&lane, upload);
-  wire::cuda::module_load_request load;
-  load.handle = api::make_id(Kind::kLibrary, 0, 1, 1);
-  load.kind = wire::cuda::LoadKind::kLibrary;
-  load.hash = upload.hash;
-  load.size = upload.size;
-  add(&lane, load);
   wire::cuda::library_module_request module;
-  module.library = load.handle;
+  module.library = load_code(&lane, wire::cuda::LoadKind::kLibrary);
   module.module = api::make_id(Kind::kModule, 0, 1, 1);
   add(&lane, module);
-  const std::string name = "add";
   wire::cuda::module_function_request function;
   function.module = module.module;
   function.function = api::make_id(Kind::kFunction, 0, 1, 1);
-  function.name = RandomCalls::bytes_of(name);
+  function.name = RandomCalls::bytes_of(kEntry);
   append_call(&lane, function, 2, 3);
   add(&lane, wire::cuda::primary_reset_request());
   wire::cuda::function_info_request info;

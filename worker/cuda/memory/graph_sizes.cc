@@ -11,6 +11,8 @@
 namespace tendril::worker::cuda {
 namespace {
 
+constexpr uint64_t kParameterBytesMost = 32'764;  // of a kernel (CUDA 12.1)
+
 CUgraphNodeType type_of(gpu::Driver& driver, CUgraphNode node) {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   return driver.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS ? type : CU_GRAPH_NODE_TYPE_EMPTY;
@@ -114,10 +116,12 @@ uint64_t GraphSizes::parameter_bytes(CUgraphNode node) {
   gpu::Driver& driver = w_.driver();
   CUDA_KERNEL_NODE_PARAMS node_parameters{};
   if (driver.cuGraphKernelNodeGetParams_v2(node, &node_parameters) != CUDA_SUCCESS) return 0;
-  const CUfunction function = node_parameters.func;
+  // The code may have been unloaded since, or the driver has made a function of the kernel.
+  const bool in_module = w_.objects().knows(Kind::kFunction, node_parameters.func);
+  const CUfunction function = in_module ? node_parameters.func : nullptr;
   const CUkernel kernel = node_parameters.kern;
+  if (!in_module && !w_.objects().knows(Kind::kKernel, kernel)) return kParameterBytesMost;
   const void* const key = function != nullptr ? static_cast<const void*>(function) : kernel;
-  if (key == nullptr) return 0;
   const auto known = parameters_.find(key);
   if (known != parameters_.end()) return known->second;
   uint64_t bytes = 0;
