@@ -226,10 +226,17 @@ void ConnectionHandler::attached(uint64_t session_id, session::Connection connec
 }
 
 base::Status ConnectionHandler::join(const wire::JoinRequest& request) {
+  if ((request.channel & wire::kPassageChannels) != 0) {
+    const base::Result<bool> sealed = must_seal_for({}, true);
+    if (!sealed.ok()) return sealed.status();
+    return context_->sessions->join_passage(request, sealed.value());
+  }
   return context_->sessions->join(request);
 }
 
 void ConnectionHandler::joined(const wire::JoinRequest& request, session::Connection connection) {
+  if ((request.channel & wire::kPassageChannels) != 0)
+    return context_->sessions->joined_passage(request, std::move(connection));
   connection.allow_stalls();
   context_->sessions->joined(request, std::move(connection));
 }

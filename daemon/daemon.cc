@@ -16,7 +16,9 @@
 #include "daemon/containment/pageable.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
+#include "daemon/passages/peers.h"
 #include "daemon/probe.h"
+#include "daemon/sealing.h"
 #include "daemon/sessions.h"
 #include "http/server.h"
 #include "reception/front.h"
@@ -90,6 +92,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
+  std::unique_ptr<Peers> peers_;  // its threads ask context_
   std::unique_ptr<reception::Reception> reception_;
   wire::ServerFacts member_facts_;  // what does not change
   std::unique_ptr<PoolLinks> links_;
@@ -259,11 +262,18 @@ Status DaemonImpl::prepare() {
                   "the kernel gives no random bytes for this server's identity; start it again "
                   "when the machine has collected some");
   }
+  auto peers = Peers::open(options_.peers_file, [this](const session::Peer& peer) {
+    const std::shared_ptr<const access::Settings> settings = front_->guard()->settings();
+    return must_seal(with_policy(context_.sealing, settings->policy), peer, true, false);
+  });
+  if (!peers.ok()) return peers.status();
+  peers_ = peers.take();
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
                                          front_->guard(), make_book(), exported_descriptors_max(),
                                          server_id);
   sessions_->know(inventory_.facts);
   sessions_->keep_images_in(images_.get());
+  sessions_->reach(peers_.get());
   bound_leases();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();

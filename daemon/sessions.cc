@@ -484,6 +484,12 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kRelease:
       recharge(exports_.release(session_id, request.record));
       break;
+    case wire::WorkerRequestKind::kOfferPassage:
+      answer(offer_passage(session.get(), &message.exported), -1);
+      break;
+    case wire::WorkerRequestKind::kDialPassage:
+      dial_passage(*session, request.record);
+      break;
     case wire::WorkerRequestKind::kFindImage:
     case wire::WorkerRequestKind::kKeepImage:
       worker_asked_for_image(*session, request, std::move(fd));

@@ -59,6 +59,8 @@ inline constexpr uint16_t kBulkMax = 16;
 // processes cost, and other sessions' memory that these processes keep from being freed.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
+class Peers;
+
 using ServerId = std::array<uint8_t, wire::kServerIdBytes>;
 
 class Sessions {
@@ -101,6 +103,9 @@ class Sessions {
   void joined(const wire::JoinRequest& request, session::Connection connection);
   // A client on this host fetches the descriptor of the worker's answer.
   base::Result<base::Fd> fetch(const wire::JoinRequest& request);
+  // Another server takes up its end of a passage. `must_seal`: by this server's rule for that peer.
+  base::Status join_passage(const wire::JoinRequest& request, bool must_seal);
+  void joined_passage(const wire::JoinRequest& request, session::Connection connection);
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
 
@@ -128,6 +133,8 @@ class Sessions {
 
   // What each API says of each GPU. Before the first session.
   void know(std::vector<gpu::ApiFacts> facts) { facts_ = std::move(facts); }
+  // Which servers sessions may have passages to; null: none. Before the first session.
+  void reach(Peers* peers) { peers_ = peers; }
   // Where workers' images of device code go; null: nowhere. Before the first session.
   void keep_images_in(ImageStore* images) { images_ = images; }
   // What bounds a lease's part of the machine; null: nothing does. Before the first session.
@@ -170,6 +177,13 @@ class Sessions {
     uint64_t began_ns = 0;
     uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
     bool expected = false;       // it is the first on its lease
+    // Passages for which a connection may come, by number (daemon/passages/).
+    struct Offered {
+      std::string key;
+      uint64_t until_ns = 0;
+      bool taken = false;
+    };
+    std::map<uint32_t, Offered> passages;
   };
   struct Lease {
     uint64_t id = 0;
@@ -298,6 +312,9 @@ class Sessions {
   void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd);
   void worker_asked_for_image(const Session& session, const wire::WorkerRequest& request,
                               base::Fd fd);
+  // daemon/passages/. They hold mutex_.
+  wire::ExportAnswer offer_passage(Session* session, wire::ExportRecord* record);
+  void dial_passage(const Session& session, const wire::ExportRecord& record);
   void watch_client(const std::shared_ptr<Session>& session);
 
   EventLoop* const loop_;
@@ -305,6 +322,7 @@ class Sessions {
   PackedServers* const packed_;
   std::vector<gpu::ApiFacts> facts_;  // constant
   ImageStore* images_ = nullptr;
+  Peers* peers_ = nullptr;
   Cgroups* groups_ = nullptr;
   uint64_t gpu_memory_bytes_ = 0, host_memory_bytes_ = 0;  // of this machine
   Arbiter* const arbiter_;

@@ -2,7 +2,7 @@
 // What tendrild sends to a warm worker over their socket pair when it assigns a session. Both are
 // of one build, so these are plain structs without a version. The protocol is private to one
 // server. Descriptors travel with the messages (session/control/connection.h: send_descriptors).
-// Two kinds of message have a tail after the struct: the body of a control message
+// Three kinds of message have a tail after the struct: the body of a control message
 // (wire/control.h), which has no fixed size.
 #pragma once
 
@@ -22,6 +22,9 @@ enum class WorkerMessageKind : uint32_t {
   kStop = 4,    // end the session now
   kExport = 5,  // the answer to a WorkerRequest; descriptor [0] if the fetched thing has one
   kCommand = 6,  // the connection that attached; descriptor [0]
+  // The connection of passage `reserved` (PassageToken); descriptor [0]. Without one there will be
+  // none: the tail says why.
+  kPassage = 7,
 };
 
 struct AssignedSlice {
@@ -81,6 +84,19 @@ struct ExportRecord {
   uint8_t content[kExportContentBytes];
 };
 
+// A passage is one connection between the workers of two servers, for copies between their GPUs
+// (docs/decisions/0024). The second worker's tendrild makes this. Whoever knows it may take that
+// end once, so it travels only to the program that both sessions belong to.
+inline constexpr uint32_t kPassagesMax = 64;  // of one session
+struct PassageToken {
+  uint8_t server_id[kServerIdBytes];  // where the session is
+  uint64_t session_id;
+  uint32_t number;  // of the passage in that session
+  uint32_t reserved;
+  uint8_t key[32];  // secret
+};
+static_assert(sizeof(PassageToken) == kExportContentBytes);
+
 // What a worker asks of tendrild.
 enum class WorkerRequestKind : uint32_t {
   kReady = 1,    // its context exists; it waits for an assignment
@@ -96,6 +112,9 @@ enum class WorkerRequestKind : uint32_t {
   // Images of device code. `record.content` begins with the hash, `record.bytes` is the length.
   kFindImage = 9,   // answered with descriptor [0], or with kUnknown
   kKeepImage = 10,  // descriptor [0]: sealed memory; answered
+  // Passages, by their number in `record.bytes`. `record.content` is a PassageToken.
+  kOfferPassage = 11,  // answered with the token; later comes kPassage, if somebody takes it up
+  kDialPassage = 12,   // the answer is kPassage
 };
 
 struct WorkerRequest {

@@ -336,6 +336,11 @@ struct JoinRequest {
   std::string proof;  // of one with a handshake: made with its key, for this request and channel
 };
 
+// Channels from here on are passages to other servers' workers (wire/assignment.h): this, the bit
+// if its bytes are sealed, and the passage's number. The proof is made with the passage's own key.
+inline constexpr uint16_t kPassageChannels = 0x8000;
+inline constexpr uint16_t kSealedPassage = 0x4000;
+
 // What the two ends of a secured attach know in common.
 enum class AttachKey : uint8_t {
   kLeaseSecret = 0,

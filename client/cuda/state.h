@@ -237,6 +237,7 @@ struct KernelNodeParams;
 struct LentToProgram;
 struct TensorMaps;
 struct ContextStorage;
+struct Passages;
 
 struct Process {
   int pid = 0;
@@ -293,6 +294,7 @@ struct Process {
   core::Part<LentToProgram> lent_to_program;                // graph/graph_node.cc
   core::Part<TensorMaps> tensor_maps;                       // texture/tensor_map.cc
   core::Part<ContextStorage> context_storage;               // runtime/context_storage.cc
+  core::Part<Passages> passages;                            // copy/passages.cc
 };
 
 extern constinit core::Attachment<Process> g_attachment;

@@ -284,4 +284,17 @@ Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& o
   return ask(&session, client->get(), proof, asked);
 }
 
+Result<Connection> take_passage(const Endpoint& endpoint, const ConnectOptions& options,
+                                const wire::JoinRequest& request) {
+  const std::vector<uint8_t> body = wire::encode(request);
+  Result<std::unique_ptr<ControlClient>> client = ControlClient::start_unproven(
+      endpoint, options, pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
+  if (!client.ok()) return client.status();
+  const Status greeted = (*client)->read_hello();
+  if (!greeted.ok()) return greeted;
+  const Result<Message> answer = (*client)->read_reply(wire::Request::kJoin, answer_ms(options));
+  if (!answer.ok()) return answer.status();
+  return (*client)->take_connection();
+}
+
 }  // namespace tendril::session

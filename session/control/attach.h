@@ -120,6 +120,10 @@ struct Attached : transport::Channels {
 // (secure_attach.h). kElsewhere: the endpoint is a pool's, which serves no sessions.
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);
+// Takes up the other end of a passage to a session on that server (wire::kPassageChannels), for
+// another server's worker. kUnsupported: the server wants it sealed. `request` has its proof.
+base::Result<Connection> take_passage(const Endpoint& endpoint, const ConnectOptions& options,
+                                      const wire::JoinRequest& request);
 // What the devices of a lease are, in the words of the request's API, without a session. No facts:
 // the server cannot say it. The request names the lease.
 base::Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& options,

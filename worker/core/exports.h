@@ -4,12 +4,23 @@
 // executor thread calls it. It waits for the answer, because tendrild answers at once.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/fd.h"
+#include "transport/transport.h"
 #include "wire/assignment.h"
 
 namespace tendril::worker {
+
+// Gets what became of passages to other servers' workers. On a thread of the process' own.
+class PassageTaker {
+ public:
+  virtual ~PassageTaker() = default;
+  // Null: there is none, and `why` says it.
+  virtual void passage_came(uint32_t number, std::unique_ptr<transport::Channel> channel,
+                            const std::string& why) = 0;
+};
 
 class Exports {
  public:
@@ -30,6 +41,14 @@ class Exports {
   virtual base::Fd find_image(const std::string& hash, uint64_t bytes) { return base::Fd(); }
   // `memory` is sealed. False: tendrild does not keep it.
   virtual bool keep_image(const std::string& hash, uint64_t bytes, int memory) { return false; }
+
+  // Passages by number. The taker hears of those that are asked for from now on; it lives as long
+  // as the process. An offer gets its token at once. False: this worker has none to give.
+  virtual void take_passages(PassageTaker* /*taker*/) {}
+  virtual bool offer_passage(uint32_t /*number*/, wire::PassageToken* /*token*/) { return false; }
+  virtual bool dial_passage(uint32_t /*number*/, const wire::PassageToken& /*token*/) {
+    return false;
+  }
 };
 
 }  // namespace tendril::worker

@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "session/control/connection.h"
+#include "transport/sealed/sealed.h"
+#include "transport/tcp/socket.h"
 #include "wire/control.h"
 
 namespace tendril::worker {
@@ -41,13 +43,6 @@ Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>
   return Status();
 }
 
-// One message with its tail and its descriptors.
-struct Received {
-  wire::WorkerMessage message = {};
-  std::vector<uint8_t> tail;
-  std::vector<base::Fd> fds;
-};
-
 base::Result<Received> receive(int socket) {
   std::vector<uint8_t> buffer(sizeof(wire::WorkerMessage) + wire::kTailBytesMax);
   size_t bytes = 0;
@@ -60,6 +55,24 @@ base::Result<Received> receive(int socket) {
   received.tail.assign(buffer.begin() + sizeof received.message,
                        buffer.begin() + static_cast<ptrdiff_t>(bytes));
   return received;
+}
+
+wire::ExportRecord record_of_passage(uint32_t number, const wire::PassageToken& token) {
+  wire::ExportRecord record = {};
+  record.bytes = number;
+  memcpy(record.content, &token, sizeof token);
+  return record;
+}
+
+base::Result<std::unique_ptr<transport::Channel>> passage_channel(Received* received,
+                                                                  bool dialled) {
+  if (received->fds.empty())
+    return Status(Code::kUnavailable, std::string(received->tail.begin(), received->tail.end()));
+  const session::Connection facts(base::Fd(), received->message.connection);
+  auto channel = transport::socket_channel(std::move(received->fds.front()));
+  if (received->message.connection.sealed == 0) return channel;
+  return transport::sealed(std::move(channel), facts.keys(), wire::kPassageChannels,
+                           dialled ? transport::SealedEnd::kClient : transport::SealedEnd::kWorker);
 }
 
 wire::ExportRecord record_of_image(const std::string& hash, uint64_t bytes) {
@@ -160,6 +173,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
       case wire::WorkerMessageKind::kExport:
+      case wire::WorkerMessageKind::kPassage:
         break;
     }
     return Status(
@@ -181,6 +195,10 @@ void DaemonLink::take_messages(session::Service* service) {
   for (;;) {
     auto received = receive(socket_);
     const bool told = received.ok();
+    if (told && received->message.kind == wire::WorkerMessageKind::kPassage) {
+      take_passage(&*received);
+      continue;
+    }
     std::lock_guard<std::mutex> hold(mutex_);
     if (!told || received->message.kind != wire::WorkerMessageKind::kExport) {
       gone_ = true;
@@ -195,6 +213,23 @@ void DaemonLink::take_messages(session::Service* service) {
     if (!received->fds.empty()) answer.fd = std::move(received->fds.front());
     answered_.notify_all();
   }
+}
+
+void DaemonLink::take_passage(Received* received) {
+  const uint32_t number = received->message.reserved;
+  PassageTaker* taker = nullptr;
+  bool dialled = false;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    taker = taker_;
+    dialled = dialled_.erase(number) != 0;
+  }
+  if (taker == nullptr) return;
+  auto channel = passage_channel(received, dialled);
+  if (channel.ok())
+    taker->passage_came(number, channel.take(), "");
+  else
+    taker->passage_came(number, nullptr, channel.status().message());
 }
 
 DaemonLink::Answer DaemonLink::ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record,
@@ -234,6 +269,26 @@ base::Fd DaemonLink::find_image(const std::string& hash, uint64_t bytes) {
 bool DaemonLink::keep_image(const std::string& hash, uint64_t bytes, int memory) {
   return ask(wire::WorkerRequestKind::kKeepImage, record_of_image(hash, bytes), memory).answer ==
          wire::ExportAnswer::kDone;
+}
+
+void DaemonLink::take_passages(PassageTaker* taker) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  taker_ = taker;
+}
+
+bool DaemonLink::offer_passage(uint32_t number, wire::PassageToken* token) {
+  const Answer answer =
+      ask(wire::WorkerRequestKind::kOfferPassage, record_of_passage(number, {}), -1);
+  memcpy(token, answer.record.content, sizeof *token);
+  return answer.answer == wire::ExportAnswer::kDone;
+}
+
+bool DaemonLink::dial_passage(uint32_t number, const wire::PassageToken& token) {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    dialled_.insert(number);
+  }
+  return say(wire::WorkerRequestKind::kDialPassage, record_of_passage(number, token), -1).ok();
 }
 
 void DaemonLink::release(const wire::ExportRecord& record) {

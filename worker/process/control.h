@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/fd.h"
@@ -27,6 +28,13 @@ struct SessionParts {
   wire::AccountingPage* accounting = nullptr;  // mapped for the life of the process
   Turns turns;                                 // mapped as long
   transport::Channels channels;                // on the transport that both ends agreed on
+};
+
+// One message with its tail and its descriptors.
+struct Received {
+  wire::WorkerMessage message = {};
+  std::vector<uint8_t> tail;
+  std::vector<base::Fd> fds;
 };
 
 class DaemonLink final : public Exports {
@@ -48,6 +56,9 @@ class DaemonLink final : public Exports {
   void release(const wire::ExportRecord& record) override;
   base::Fd find_image(const std::string& hash, uint64_t bytes) override;
   bool keep_image(const std::string& hash, uint64_t bytes, int memory) override;
+  void take_passages(PassageTaker* taker) override;
+  bool offer_passage(uint32_t number, wire::PassageToken* token) override;
+  bool dial_passage(uint32_t number, const wire::PassageToken& token) override;
 
  private:
   struct Answer {
@@ -61,12 +72,15 @@ class DaemonLink final : public Exports {
                                               const std::vector<uint8_t>& tail);
   Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
   void take_messages(session::Service* service);
+  void take_passage(Received* received);
 
   const int socket_;
   std::mutex mutex_;
   std::condition_variable answered_;
-  std::optional<Answer> answer_;  // guarded by mutex_
-  bool gone_ = false;             // guarded by mutex_: no answer will come
+  std::optional<Answer> answer_;   // guarded by mutex_
+  bool gone_ = false;              // guarded by mutex_: no answer will come
+  PassageTaker* taker_ = nullptr;  // guarded by mutex_
+  std::set<uint32_t> dialled_;     // guarded by mutex_: passages that this end has asked for
 };
 
 }  // namespace tendril::worker

@@ -2,7 +2,8 @@
 // Linear copies. Small data rides in the command lane, large data beside it. A copy to the device
 // returns when its source may be reused and costs no reply. A copy into pinned memory is announced,
 // and arrives before any wait that covers it returns. A copy into pageable memory waits. Between
-// GPUs of two servers the data passes through this process.
+// GPUs of two servers the data travels between their workers (passages.h). Without such a passage
+// it goes through this process.
 //
 // Each end of a copy is looked up once in the map of ranges (End). All later steps ask the End.
 #include "client/cuda/copy/copy.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/cuda/copy/passages.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/callback.h"
@@ -21,6 +23,16 @@ namespace tendril::client::cuda {
 
 Context* context_for(Context* current, uint64_t address) {
   return End(address, 0).context(current);
+}
+
+CUresult bring_home(Context* context, const Context* there, CopyStream* on) {
+  const Session* home = on->stream != nullptr ? on->stream->session : context->session;
+  if (__builtin_expect(home == there->session, 1)) return CUDA_SUCCESS;
+  if (on->async)
+    TENDRIL_TRY(look_before_wait("a copy in a stream of another server", context, on->stream));
+  TENDRIL_TRY(synchronize_stream(context, on->stream));
+  *on = {};
+  return CUDA_SUCCESS;
 }
 
 uint64_t wire_stream(CopyStream on) {
@@ -216,6 +228,15 @@ CUresult between_servers(Context* context, const End& destination, const End& so
                          CopyStream on) {
   Context* from = source.context(context);
   Context* to = destination.context(context);
+  const bool plain =
+      source.known && destination.known && source.range.device() && destination.range.device();
+  PassageEnd there, here;
+  there.context = to;
+  there.address = destination.address;
+  here.context = from;
+  here.address = source.address;
+  CUresult result = CUDA_SUCCESS;
+  if (plain && copy_over_passage(context, there, here, {source.bytes}, on, &result)) return result;
   if (on.stream != nullptr || on.async) {
     if (on.async)
       TENDRIL_TRY(
@@ -308,6 +329,7 @@ CUresult to_device(Context* context, const End& to, const End& from, CopyStream 
   if (from.address == 0 || to.address == 0 || !to.fits()) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
   Context* there = to.context(context);
+  TENDRIL_TRY(bring_home(context, there, &on));
   if (gpu_reaches(there, from)) return copy_directly(there, to, from, on);
   TENDRIL_TRY(settle_source(context, from, on));
   const bool mirrored = before_mirrored_copy(there, to);
@@ -321,6 +343,7 @@ CUresult from_device(Context* context, const End& to, const End& from, CopyStrea
   if (to.address == 0 || from.address == 0 || !from.fits()) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
   Context* there = from.context(context);
+  TENDRIL_TRY(bring_home(context, there, &on));
   if (gpu_reaches(there, to)) return copy_directly(there, to, from, on);
   (void)before_mirrored_copy(there, from);
   TENDRIL_TRY(settle_mirror(there, to, on));
@@ -337,6 +360,7 @@ CUresult between_devices(Context* context, const End& to, const End& from, CopyS
   Context* there = to.context(context);
   if (there->session != from.context(context)->session)
     return between_servers(context, to, from, on);
+  TENDRIL_TRY(bring_home(context, there, &on));
   (void)before_mirrored_copy(there, from);
   const bool mirrored = before_mirrored_copy(there, to);
   TENDRIL_TRY(enqueue_copy(there, to.address, from.address, to.bytes, on));

@@ -17,6 +17,8 @@ struct CopyStream {
   bool async = false;
 };
 
+// The context of the memory at an address, if another server has it; else `current`.
+Context* context_for(Context* current, uint64_t address);
 // One end of a copy, with what the map of ranges knows of it.
 struct End {
   uint64_t address, bytes;
@@ -40,8 +42,9 @@ struct End {
     return elsewhere ? range.context : current;
   }
 };
-// The same for an address.
-Context* context_for(Context* current, uint64_t address);
+// A copy through `there`, in the order of `on`, whose stream may be another server's. Then this
+// waits for that stream, and makes the copy a synchronous one.
+CUresult bring_home(Context* context, const Context* there, CopyStream* on);
 
 // The stream as calls name it: 0 for a synchronous copy on the legacy stream.
 uint64_t wire_stream(CopyStream on);

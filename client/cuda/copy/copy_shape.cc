@@ -9,6 +9,7 @@
 
 #include "api/cuda/array_format.h"
 #include "client/cuda/copy/copy.h"
+#include "client/cuda/copy/passages.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/capture.h"
@@ -248,6 +249,15 @@ End reached(Context* at, End end, const Extent& extent) {
   return end;
 }
 
+PassageEnd passage_end(const End& end) {
+  PassageEnd at;
+  at.context = end.home;
+  at.address = end.at(0, 0);
+  at.pitch = end.pitch;
+  at.slice = end.pitch * end.height;
+  return at;
+}
+
 // A copy into a graph under construction.
 CUresult capture(Context* context, End to, End from, const Extent& extent, CopyStream on) {
   if (from.host()) TENDRIL_TRY(host_end_of_node(context, &from, extent, kMirrorGraphReads));
@@ -261,6 +271,8 @@ CUresult run(Context* context, const End& to, const End& from, const Extent& ext
   if (to.host() && from.host()) return within_host(context, to, from, extent, on);
   if (gapless(to, extent) && gapless(from, extent))
     return linear(context, to, from, extent.bytes(), on);
+  if (to.host() || from.host() || to.home->session == from.home->session)
+    TENDRIL_TRY(bring_home(context, to.host() ? from.home : to.home, &on));
   if (!to.host() && !from.host() && to.home->session == from.home->session)
     return on_device(to.home, to, from, extent, on);
   if (to.host() != from.host()) {
@@ -291,6 +303,12 @@ CUresult run(Context* context, const End& to, const End& from, const Extent& ext
     });
   }
   // Between servers.
+  if (to.linear() && from.linear()) {
+    CUresult result = CUDA_SUCCESS;
+    if (copy_over_passage(context, passage_end(to), passage_end(from),
+                          {extent.width, extent.height, extent.depth}, on, &result))
+      return result;
+  }
   if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(context, on.stream));
   return for_pieces(extent, [&](const Piece& piece) {
     TENDRIL_TRY(fetch_piece(from, piece, packed.data(), {}));

@@ -30,6 +30,7 @@ constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
 // In each direction. A worker avoids at most 1 TiB in all.
 constexpr uint64_t kNeighbourhood = 128ull << 30;
 constexpr size_t kRefusedMax = 512;  // of one allocation
+constexpr uint64_t kFillerLeast = 4096;
 
 // Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
 // the program lands there. Blocks stay occupied for good, because addresses are plentiful, and a
@@ -146,6 +147,10 @@ CUresult allocate_in_new_page(Context* context, uint64_t bytes, CUdeviceptr* add
 
 bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
 
+bool hold_clear(uint64_t base, uint64_t bytes) {
+  return hold(base, bytes) && process()->ranges.unknown(base, bytes);
+}
+
 CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind,
                                uint64_t pool, bool* collides) {
   Range range = device_range(context, base, bytes, kind);
@@ -180,7 +185,8 @@ bool Refused::add(Block block) {
   }
   if (all_.size() == kRefusedMax) return false;
   all_.push_back(block);
-  filler_ = std::min(2 * bytes, filler_most_);
+  // Not by bytes: a driver gives each block at least some hundred.
+  filler_ = std::min(std::max(2 * bytes, kFillerLeast), filler_most_);
   return true;
 }
 

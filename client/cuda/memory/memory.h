@@ -50,6 +50,8 @@ class Refused {
 
 // Occupies addresses of this process for good. False: something else is there.
 bool hold_addresses(uint64_t base, uint64_t bytes);
+// The same. Also false: another server's memory is there.
+bool hold_clear(uint64_t base, uint64_t bytes);
 // Gets `bytes` from a server, at addresses where nothing is here. ask(bytes, &address) asks,
 // settle(address) enters what came and is false where that collides, give_back(block) returns it.
 template <typename Ask, typename Settle, typename GiveBack>
@@ -64,7 +66,7 @@ CUresult get_clear(Session* session, uint64_t bytes, uint64_t filler_most, Ask&&
     if (result != CUDA_SUCCESS && !fills) break;
     if (result != CUDA_SUCCESS) {
       refused.no_room_to_fill();
-    } else if (fills ? !hold_addresses(block.address, block.bytes) : !settle(block.address)) {
+    } else if (fills ? !hold_clear(block.address, block.bytes) : !settle(block.address)) {
       if (refused.add(block)) continue;
       give_back(block);
       result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -80,6 +80,11 @@ void RangeMap::remove_graph(const Session* session, uint64_t base, uint64_t byte
   erase_graph(session, base, bytes);
 }
 
+bool RangeMap::unknown(uint64_t base, uint64_t bytes) const {
+  const core::Reading held(lock_);
+  return !overlaps(ranges_, base, bytes) && !overlaps(reserved_, base, bytes);
+}
+
 bool RangeMap::find(uint64_t address, Range* out) const {
   const core::Reading held(lock_);
   const Range* found = containing(ranges_, address);

@@ -93,6 +93,8 @@ class RangeMap {
   void reserved_in(uint64_t base, uint32_t session);
   // The mappings that make up [base, base + bytes) exactly; false if they do not.
   bool mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const;
+  // Addresses that are in no range and no reservation.
+  bool unknown(uint64_t base, uint64_t bytes) const;
   // Addresses of a reservation where nothing is mapped.
   bool vacant(uint64_t base, uint64_t bytes) const;
   // Sets `mirrored` of the range that starts at base.

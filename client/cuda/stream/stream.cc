@@ -3,6 +3,7 @@
 // worker.
 #include "client/cuda/stream/stream.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/copy/passages.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/callback.h"
@@ -184,9 +185,11 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 namespace {
 
-// A stream waits for an event of another server. This thread waits in its place, which orders at
-// least as much.
-CUresult wait_here(const Event* event) {
+// A stream waits for an event of another server. Without a passage between the servers this thread
+// waits in its place, which orders at least as much.
+CUresult wait_for_other_server(Context* context, Stream* stream, const Event* event) {
+  CUresult result = CUDA_SUCCESS;
+  if (wait_over_passage(context, stream, event, &result)) return result;
   TENDRIL_TRY(look_before_wait("cuStreamWaitEvent for an event of another server", event));
   wire::cuda::event_synchronize_request request;
   wire::cuda::event_synchronize_reply reply;
@@ -204,7 +207,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(join_capture(stream, event, Flags));
-  if (event->session != context->session) return wait_here(event);
+  if (event->session != context->session) return wait_for_other_server(context, stream, event);
   wire::cuda::stream_wait_event_request request;
   request.stream = stream_wire_id(stream);
   request.event = event->wire_id;

@@ -24,6 +24,7 @@
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/module.h"
+#include "worker/cuda/passage/passages.h"
 #include "worker/cuda/virtual_memory.h"
 #include "worker/nccl/operations.h"
 
@@ -65,6 +66,8 @@ bool is_transfer(uint16_t opcode) {
     case Op::copy_shape_to_device:
     case Op::copy_shape_from_device:
     case Op::copy_shape_device:
+    case Op::passage_send:
+    case Op::passage_receive:
     case Op::memory_set:
     case Op::host_function:
     case Op::cuStreamWriteValue32_v2:
@@ -159,10 +162,12 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       graphs_(std::make_unique<Graphs>()),
       graph_sizes_(std::make_unique<GraphSizes>(this)),
       image_objects_(std::make_unique<ImageObjects>()),
+      passages_(std::make_unique<Passages>(this, exports)),
       gate_(this, turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
 Executor::~Executor() {
-  waiters_.reset();  // their threads use the rest
+  passages_.reset();  // streams that they hold go on
+  waiters_.reset();   // their threads use the rest
   mirrors_->destroy_all(driver_);
 }
 
@@ -360,6 +365,7 @@ void Executor::release_host(const void* object) {
 
 bool Executor::prepare_to_end(CUcontext context) {
   contexts_.use(context);
+  passages_->end_context(context);
   waiters_->deliver_all();
   waiters_->reclaim(0);
   return waiters_->end_waits_of(context);
@@ -394,6 +400,7 @@ void Executor::empty_context(WorkerContext* context) {
   pages_.release_context(context);
   context_memory_->ended(context->context);
   waiters_->forget_context(context->context);
+  passages_->forget_context(context->context);
   gate_.forget_context(context->context);
   if (context->context != nullptr) forget_code(*this, context->context);
   image_objects_->forget_context(*this, context->context);

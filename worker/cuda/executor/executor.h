@@ -65,6 +65,8 @@ class Graphs;
 class GraphSizes;
 // Texture and surface objects (image_objects.h).
 class ImageObjects;
+// Connections to workers of other servers (passage/passages.h).
+class Passages;
 
 class Executor {
  public:
@@ -105,6 +107,7 @@ class Executor {
   Graphs& graphs() { return *graphs_; }
   GraphSizes& graph_sizes() { return *graph_sizes_; }
   ImageObjects& image_objects() { return *image_objects_; }
+  Passages& passages() { return *passages_; }
   // Memory of this machine that the session has. Any thread.
   HostUse& host() { return host_; }
 
@@ -201,6 +204,7 @@ class Executor {
   std::unique_ptr<Graphs> graphs_;
   std::unique_ptr<GraphSizes> graph_sizes_;
   std::unique_ptr<ImageObjects> image_objects_;
+  std::unique_ptr<Passages> passages_;
   GatePort gate_;
   std::unique_ptr<nccl::Executor> collectives_;  // null: there is no NCCL here
 };

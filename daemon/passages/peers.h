@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The servers that this server's operator named, and to whose workers its workers may therefore
+// have passages. The file is read again for each passage, so it can change. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "session/control/attach.h"
+#include "session/control/connection.h"
+#include "wire/assignment.h"
+
+namespace tendril::daemon {
+
+class Peers {
+ public:
+  // Whether bytes that travel to that peer must be sealed, by this server's own rule.
+  using Rule = std::function<base::Result<bool>(const session::Peer& peer)>;
+  // `file`: one endpoint a line; empty: no server is named. The error says what is wrong with it.
+  // Connections are made in the calling thread's network.
+  static base::Result<std::unique_ptr<Peers>> open(const std::string& file, Rule rule);
+  // Waits for the connections that are being made.
+  ~Peers();
+
+  // As the operator wrote them. Empty: none, or the file cannot be read now.
+  std::vector<std::string> names() const;
+
+  // A passage whose other end is `token`'s, with the key and whether it is sealed.
+  struct Passage {
+    session::Connection connection;
+    bool sealed = false;
+  };
+  using Done = std::function<void(base::Result<Passage>)>;
+  // `sealed`: it must be, whatever the rules say. `done` is called once, on another thread or on
+  // this one.
+  void dial(const wire::PassageToken& token, bool sealed, Done done);
+
+ private:
+  Peers(std::string file, Rule rule) : file_(std::move(file)), rule_(std::move(rule)) {}
+  base::Result<std::vector<session::Endpoint>> read() const;
+  base::Result<Passage> find(const wire::PassageToken& token, bool sealed);
+  base::Result<Passage> ask(const session::Endpoint& endpoint, const wire::PassageToken& token,
+                            bool sealed) const;
+
+  const std::string file_;
+  const Rule rule_;
+  void work();
+
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;  // of all that follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool ending_ = false;
+  std::map<std::string, std::string> known_;  // endpoint of a server by its id
+};
+
+}  // namespace tendril::daemon

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passages: a token for each, and the connection that comes for it. See sessions.h.
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "daemon/log.h"
+#include "daemon/passages/peers.h"
+#include "daemon/sessions.h"
+#include "session/control/secure_attach.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+constexpr uint64_t kTokenNs = 30'000'000'000;
+
+wire::WorkerMessage passage_message(uint32_t number, const session::Connection& connection,
+                                    bool sealed) {
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kPassage;
+  message.reserved = number;
+  message.connection = connection.record();
+  message.connection.sealed = sealed ? 1 : 0;
+  return message;
+}
+
+}  // namespace
+
+wire::ExportAnswer Sessions::offer_passage(Session* session, wire::ExportRecord* record) {
+  const uint64_t now_ns = base::now_ns();
+  std::erase_if(session->passages,
+                [now_ns](const auto& each) { return each.second.until_ns < now_ns; });
+  const uint64_t number = record->bytes;
+  if (session->passages.size() >= wire::kPassagesMax || number >= wire::kSealedPassage)
+    return wire::ExportAnswer::kFull;
+  wire::PassageToken token = {};
+  memcpy(token.server_id, server_id_.data(), server_id_.size());
+  token.session_id = session->id;
+  token.number = static_cast<uint32_t>(number);
+  if (!base::random_bytes(token.key, sizeof token.key)) return wire::ExportAnswer::kFull;
+  Session::Offered& offered = session->passages[token.number];
+  offered.key.assign(reinterpret_cast<const char*>(token.key), sizeof token.key);
+  offered.until_ns = now_ns + kTokenNs;
+  memcpy(record->content, &token, sizeof token);
+  return wire::ExportAnswer::kDone;
+}
+
+void Sessions::dial_passage(const Session& session, const wire::ExportRecord& record) {
+  wire::PassageToken token;
+  memcpy(&token, record.content, sizeof token);
+  const auto number = static_cast<uint32_t>(record.bytes);
+  auto done = [worker = session.worker, number](base::Result<Peers::Passage> passage) {
+    wire::WorkerMessage message = {};
+    if (!passage.ok()) {
+      message.kind = wire::WorkerMessageKind::kPassage;
+      message.reserved = number;
+      const std::string why = printable(passage.status().message(), 1000);
+      (void)worker->send(message, nullptr, 0, {why.begin(), why.end()});
+      return;
+    }
+    message = passage_message(number, passage->connection, passage->sealed);
+    const int fd = passage->connection.descriptor();
+    (void)worker->send(message, &fd, 1);
+  };
+  if (peers_ == nullptr || token.number >= wire::kSealedPassage)
+    return done(Status(Code::kRefused, "this server makes no connections to others"));
+  if (memcmp(token.server_id, server_id_.data(), server_id_.size()) == 0)
+    return done(Status(Code::kInvalid, "both sessions are on this server"));
+  peers_->dial(token, session.sealed, std::move(done));
+}
+
+Status Sessions::join_passage(const wire::JoinRequest& request, bool must_seal) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request.session_id);
+  const uint32_t number =
+      request.channel & ~uint32_t{wire::kPassageChannels | wire::kSealedPassage};
+  // One text for all that a stranger could guess at.
+  const Status unknown(Code::kNotFound, "no session of this server expects that connection");
+  if (session == nullptr || session->ending || !session->started) return unknown;
+  const auto offered = session->passages.find(number);
+  if (offered == session->passages.end() || offered->second.taken ||
+      offered->second.until_ns < base::now_ns() ||
+      !session::is_proven(offered->second.key, wire::Request::kJoin, request))
+    return unknown;
+  const bool sealed = (request.channel & wire::kSealedPassage) != 0;
+  if ((must_seal || session->sealed) && !sealed)
+    return Status(Code::kUnsupported, "this server wants the connection sealed");
+  offered->second.taken = true;
+  return Status();
+}
+
+void Sessions::joined_passage(const wire::JoinRequest& request, session::Connection connection) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request.session_id);
+  if (session == nullptr || session->ending) return;
+  const uint32_t number =
+      request.channel & ~uint32_t{wire::kPassageChannels | wire::kSealedPassage};
+  const auto offered = session->passages.find(number);
+  if (offered == session->passages.end() || !offered->second.taken) return;
+  connection.keep_alive();
+  connection.set_keys(offered->second.key);
+  session->passages.erase(offered);
+  const wire::WorkerMessage message =
+      passage_message(number, connection, (request.channel & wire::kSealedPassage) != 0);
+  const int fd = connection.descriptor();
+  (void)session->worker->send(message, &fd, 1);
+  log(Level::kInfo, "session %lu: a worker of %s copies to and from it",
+      static_cast<unsigned long>(session->id), connection.peer().text.c_str());
+}
+
+}  // namespace tendril::daemon
