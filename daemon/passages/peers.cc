@@ -30,7 +30,7 @@ std::string server_id_of(const wire::PassageToken& token) {
   return {reinterpret_cast<const char*>(token.server_id), sizeof token.server_id};
 }
 
-std::string key_of(const wire::PassageToken& token) {
+std::string passage_key(const wire::PassageToken& token) {
   return {reinterpret_cast<const char*>(token.key), sizeof token.key};
 }
 
@@ -149,14 +149,14 @@ Result<Peers::Passage> Peers::ask(const session::Endpoint& endpoint,
   request.session_id = token.session_id;
   request.channel = static_cast<uint16_t>(wire::kPassageChannels | token.number |
                                           (passage.sealed ? wire::kSealedPassage : 0));
-  request.proof = session::prove_join(key_of(token), wire::Request::kJoin, request);
+  request.proof = session::prove_join(passage_key(token), wire::Request::kJoin, request);
   session::ConnectOptions options;
   options.timeout_ms = kReachMs;
   Result<session::Connection> connection = session::take_passage(endpoint, options, request);
   if (!connection.ok()) return connection.status();
   passage.connection = connection.take();
   passage.connection.keep_alive();
-  passage.connection.set_keys(key_of(token));
+  passage.connection.set_keys(passage_key(token));
   return passage;
 }
 

@@ -27,13 +27,14 @@ struct Passage {
 
 // A passage is known by a number in each session. Each pair, and each way to connect it, has its
 // own.
-uint32_t number_of(const Session* other, bool reversed) { return other->index * 2 + reversed; }
+uint32_t passage_number(const Session* other, bool reversed) { return other->index * 2 + reversed; }
 
 // `dialler`'s server connects to `other`'s. *why: it cannot.
-bool connect(Passage* passage, Session* dialler, Session* other, bool reversed, std::string* why) {
+bool connect_passage(Passage* passage, Session* dialler, Session* other, bool reversed,
+                     std::string* why) {
   wire::cuda::passage_offer_request offer;
   wire::cuda::passage_offer_reply offered;
-  offer.number = number_of(dialler, reversed);
+  offer.number = passage_number(dialler, reversed);
   if (other->call(static_cast<const Context*>(nullptr), offer, offered) != CUDA_SUCCESS) {
     *why = other->endpoint + " offers none";
     return false;
@@ -41,7 +42,7 @@ bool connect(Passage* passage, Session* dialler, Session* other, bool reversed, 
   const std::string token(reinterpret_cast<const char*>(offered.token.data), offered.token.count);
   wire::cuda::passage_open_request open;
   wire::cuda::passage_open_reply reply;
-  open.number = number_of(other, reversed);
+  open.number = passage_number(other, reversed);
   open.token = {reinterpret_cast<const uint8_t*>(token.data()), token.size()};
   const CUresult asked = dialler->call(static_cast<const Context*>(nullptr), open, reply);
   *why = dialler->endpoint + ": ";
@@ -54,11 +55,11 @@ bool connect(Passage* passage, Session* dialler, Session* other, bool reversed, 
   return true;
 }
 
-void decide(Passage* passage) {
+void decide_passage(Passage* passage) {
   std::string one, other;
   passage->decided = true;
-  passage->open = connect(passage, passage->first, passage->second, false, &one) ||
-                  connect(passage, passage->second, passage->first, true, &other);
+  passage->open = connect_passage(passage, passage->first, passage->second, false, &one) ||
+                  connect_passage(passage, passage->second, passage->first, true, &other);
   if (passage->open) return;
   log_once(LogLevel::kInfo,
            "copies between GPUs of %s and %s go through this machine, because the servers have no "
@@ -108,7 +109,7 @@ CUresult send_half(const Passage& passage, uint64_t operation, const PassageEnd&
 }
 
 // The halves must leave at once: the other server waits for each, and this thread perhaps for it.
-void flush(const Passage& passage) {
+void flush_lanes(const Passage& passage) {
   passage.first->lane->flush();
   passage.second->lane->flush();
 }
@@ -119,13 +120,13 @@ CUresult send_halves(Passage* passage, const PassageEnd& to, const PassageEnd& f
   CUresult result = send_half<wire::cuda::passage_send_request>(*passage, operation, from, extent);
   if (result == CUDA_SUCCESS)
     result = send_half<wire::cuda::passage_receive_request>(*passage, operation, to, extent);
-  flush(*passage);
+  flush_lanes(*passage);
   return result;
 }
 
 // Gives the copy its place: an asynchronous one in its stream, a synchronous one in the legacy
 // streams of both ends. False: its stream is on neither server.
-bool place(Context* context, PassageEnd* to, PassageEnd* from, CopyStream on) {
+bool place_ends(Context* context, PassageEnd* to, PassageEnd* from, CopyStream on) {
   Context* owner = on.stream != nullptr ? on.stream->context : context;
   PassageEnd* its = owner->session == from->context->session ? from
                     : owner->session == to->context->session ? to
@@ -144,11 +145,11 @@ bool place(Context* context, PassageEnd* to, PassageEnd* from, CopyStream on) {
 
 bool copy_over_passage(Context* context, PassageEnd to, PassageEnd from,
                        const PassageExtent& extent, CopyStream on, CUresult* result) {
-  if (!place(context, &to, &from, on)) return false;
+  if (!place_ends(context, &to, &from, on)) return false;
   Passage* passage = passage_between(from.context->session, to.context->session);
   {
     const base::Locked held(passage->lock);
-    if (!passage->decided) decide(passage);
+    if (!passage->decided) decide_passage(passage);
     if (!passage->open) return false;
     *result = send_halves(passage, to, from, extent);
   }
@@ -163,7 +164,7 @@ bool wait_over_passage(Context* context, Stream* stream, const Event* event, CUr
   Session* there = event->session;
   Passage* passage = passage_between(here, there);
   const base::Locked held(passage->lock);
-  if (!passage->decided) decide(passage);
+  if (!passage->decided) decide_passage(passage);
   if (!passage->open) return false;
   wire::cuda::passage_tell_request tell;
   wire::cuda::passage_await_request await;
@@ -174,7 +175,7 @@ bool wait_over_passage(Context* context, Stream* stream, const Event* event, CUr
   await.stream = stream_wire_id(stream);
   *result = there->enqueue(event->context, tell);
   if (*result == CUDA_SUCCESS) *result = here->enqueue(context, await);
-  flush(*passage);
+  flush_lanes(*passage);
   return true;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kResultMost = 999;  // CUDA_ERROR_UNKNOWN, the driver's last
 
-int result_of(uint64_t value) {
+int passage_result(uint64_t value) {
   return static_cast<int>(std::clamp<uint64_t>(value, 1, kResultMost));
 }
 
@@ -152,7 +152,7 @@ void PassageLedger::apply(Halves::iterator at, const PassageFrame& frame, Steps*
       half.there = true;
       return go_on(at, steps);
     case PassageSays::kFail:
-      return end(at, result_of(frame.value), steps);
+      return end(at, passage_result(frame.value), steps);
   }
   break_rules(at->first, steps);
 }
