@@ -179,6 +179,10 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
   }
   part.boot = server.boot;
   count_use(job, part, entry);
+  // Of a lease of an earlier scheduler the wall's clock said how long it has run.
+  const bool has_age = part.reported_ns == 0 && !part.from_zero && job.stage == Stage::kGranted &&
+                       entry.age_ns < kNotAgain / 4;
+  if (has_age) job.granted_ns = int64_t(now_.monotonic_ns) - int64_t(entry.age_ns);
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
   if (!entry.slices.empty() && !equal(entry.slices, part.slices)) {
     grow_given(part, entry.age_ns);
@@ -197,9 +201,8 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     part.phase = PartPhase::kClaimed;
     event("claim", "lease " + std::to_string(job.id), "on server " + server.record.name);
   }
-  if (job.stage == Stage::kGranted && stirs && (job.stirred || part.was_attached)) {
-    look_at_life(job);
-  }
+  const bool looks = has_age || (stirs && (job.stirred || part.was_attached));
+  if (job.stage == Stage::kGranted && looks) look_at_life(job);
 }
 
 // A lease that the server granted by itself, or that is older than what the store knows.

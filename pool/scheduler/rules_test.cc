@@ -184,6 +184,26 @@ TEST_F(WithPolicy, TheLongestTimeEndsALeaseUnderAnotherSchedulerToo) {
 }
 
 // What a silent server could not tell the holder counts from when it was told.
+// The wall's clock of the new scheduler is twenty minutes behind, and the server comes late.
+TEST_F(WithPolicy, ASilentServerSaysHowLongItsLeasesHaveRun) {
+  wire::PoolWish wish;
+  wish.user_class = "batch";
+  world.start("ann", 1, 1, wish);
+  server->book.begin()->second.was_attached = true;
+  world.pass(30 * 60);
+  server->reachable = false;
+  world.now.wall_s -= 20 * 60;
+  world.begin(2);
+  world.pass(30);
+  server->reachable = true;
+  world.pass(24 * 60);
+  EXPECT_TRUE(told(wire::OrderKind::kNotice).empty());
+  world.pass(2 * 60);
+  EXPECT_EQ(told(wire::OrderKind::kNotice).size(), 1u);
+  world.pass(5 * 60);
+  EXPECT_TRUE(server->book.empty());
+}
+
 TEST_F(WithPolicy, AWarningThatIsHeardLateLastsAsLong) {
   wire::PoolWish wish;
   wish.user_class = "batch";

@@ -277,7 +277,6 @@ void Checks::waits() {
   }
 }
 
-// What the scheduler thinks, for who reads why a promise was broken.
 void Checks::describe() {
   FakeProcess* process = world_->scheduling();
   if (process == nullptr) return;
@@ -294,7 +293,6 @@ void Checks::describe() {
 }
 
 void Checks::finish() {
-  if (!world_->clients().empty()) describe();
   for (const auto& [id, client] : world_->clients()) {
     return fail("client " + text(id) + " never ended; it is in state " +
                 text(static_cast<uint64_t>(client->state())) +

@@ -77,6 +77,8 @@ class Checks {
   uint64_t accounted() const { return accounted_; }
   // After everything has ended.
   void finish();
+  // Logs what the scheduler thinks, for who reads why a promise was broken.
+  void describe();
 
  private:
   struct Answer {
@@ -93,7 +95,6 @@ class Checks {
   void accounting();
   std::string differs(const Truth::Key& key, const Truth::Ended& ended,
                       const std::string& json) const;
-  void describe();
   bool was_disturbed(int64_t within_ns) const;
 
   World* const world_;

@@ -78,6 +78,7 @@ void FakeProcess::begin(uint64_t term) {
   options.scheduler = "pool" + std::to_string(index_);
   options.term = term;
   options.hurried_ms = uint32_t(wire::kReportEveryMs);  // simulated days cost less so
+  options.news_ms = 5'000;                              // this, too
   scheduler_ = std::make_unique<Scheduler>(options);
   world_->log(options.scheduler + " schedules in term " + std::to_string(term));
   scheduler_->recover(world_->store().read(Scheduler::kStorePrefix), now());

@@ -52,8 +52,14 @@ void World::make() {
 }
 
 std::string World::run() {
+  live();
+  if (!checks_.broken().empty()) checks_.describe();
+  return checks_.broken();
+}
+
+void World::live() {
   while (checks_.broken().empty() && clock_.step(options_.length_ns)) forget_soon();
-  if (!checks_.broken().empty()) return checks_.broken();
+  if (!checks_.broken().empty()) return;
   calm_down();
   const int64_t limit_ns = options_.length_ns + 5 * kDay;
   int64_t idle_since_ns = INT64_MAX;
@@ -67,13 +73,18 @@ std::string World::run() {
       break;
     }
   }
-  if (!checks_.broken().empty()) return checks_.broken();
+  if (!checks_.broken().empty()) return;
   checks_.finish();
-  return checks_.broken();
 }
 
 void World::sweep() {
   checks_.sweep();
+  if (options_.length_ns > kDay && now_ns() / (6 * kHour) != told_ns_ / (6 * kHour)) {
+    printf("day %.2f: %zu clients, %llu granted\n", static_cast<double>(now_ns()) / kDay,
+           clients_.size(), static_cast<unsigned long long>(figures_.granted));
+    fflush(stdout);
+    told_ns_ = now_ns();
+  }
   const int64_t tens = static_cast<int64_t>(servers_.size()) / 10;
   clock_.in(10 * kSecond * std::max<int64_t>(tens, 1), [this] { sweep(); });
 }

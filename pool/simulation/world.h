@@ -152,6 +152,7 @@ class World {
   void tell_other_gone(const Wire& wire, uint64_t id, int64_t after_ns);
   void forget_soon();
 
+  void live();
   void make();
   void arrive();
   Plan plan();
@@ -203,6 +204,7 @@ class World {
   double mean_arrival_ns_ = 1e9;
   std::deque<std::string> log_;
   bool prints_log_ = false;
+  int64_t told_ns_ = 0;  // a long world says now and then how far it is
   std::map<uint64_t, std::string> commands_;
   std::map<uint64_t, std::function<void()>> when_answered_;
   std::set<uint64_t> released_;  // leases that an administrator ended
