@@ -455,14 +455,14 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
   }
   Part* part = job == nullptr ? nullptr : part_of(*job, server.number);
   if (part == nullptr) return;
+  if (job->loss_told && order.kind == wire::OrderKind::kNotice && order.text == loss_notice(*job)) {
+    job->loss_due_ns = now_.monotonic_ns + kLossGraceS * kSecond;
+    arm(job->loss_due_ns, Timer::kLoss, job->id);
+  }
   if (job->acted_ns != 0 && is_told(*job)) {
     job->life.delay(int64_t(now_.monotonic_ns - job->acted_ns));
     job->acted_ns = 0;
     if (result.code == base::Code::kOk) return look_at_life(*job);
-  }
-  if (job->loss_told && order.kind == wire::OrderKind::kNotice && order.text == loss_notice(*job)) {
-    job->loss_due_ns = now_.monotonic_ns + kLossGraceS * kSecond;
-    arm(job->loss_due_ns, Timer::kLoss, job->id);
   }
   const bool awaited = part->order_id == result.order_id;
   if (awaited) part->order_id = 0;

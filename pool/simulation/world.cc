@@ -57,6 +57,12 @@ std::string World::run() {
   return checks_.broken();
 }
 
+// Sums of usage are on the way to the store.
+bool World::is_writing() {
+  FakeProcess* process = scheduling();
+  return process != nullptr && process->scheduler()->counts().batches_unstored != 0;
+}
+
 void World::live() {
   while (checks_.broken().empty() && clock_.step(options_.length_ns)) forget_soon();
   if (!checks_.broken().empty()) return;
@@ -69,7 +75,7 @@ void World::live() {
       idle_since_ns = INT64_MAX;
     } else if (idle_since_ns == INT64_MAX) {
       idle_since_ns = now_ns();
-    } else if (now_ns() - idle_since_ns > 5 * kMinute) {
+    } else if (now_ns() - idle_since_ns > (is_writing() ? 10 : 5) * kMinute) {
       break;
     }
   }

@@ -153,6 +153,7 @@ class World {
   void forget_soon();
 
   void live();
+  bool is_writing();
   void make();
   void arrive();
   Plan plan();
