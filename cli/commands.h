@@ -39,6 +39,7 @@ struct RunOptions : CommonOptions {
   SliceOptions slice;
   PoolOptions pool;
   std::string signal, events;
+  uint32_t local = 0;  // slices of this machine
   bool requeue = false;
   bool verbose = false;
   std::vector<std::string> program;

@@ -459,6 +459,10 @@ void CommandLine::add_run() {
   add_common(sub, &run_options_, false);
   add_slice(sub, &run_options_.slice);
   add_pool(sub, &run_options_.pool);
+  sub->add_option("--local", run_options_.local,
+                  "Slices of this machine, before those of other servers. If no server runs here, "
+                  "one is started for the program")
+      ->check(CLI::Range(1, 64));
   sub->add_option("--signal", run_options_.signal,
                   "From a pool: send the program this signal so long before it loses its GPUs "
                   "(without a time: 60 s)")

@@ -19,12 +19,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
+#include "cli/local/local_server.h"
 #include "cli/notices.h"
 #include "cli/pool/events.h"
 #include "cli/queueing.h"
@@ -215,7 +217,8 @@ base::Result<Asking> prepare(const RunOptions& options) {
   return asking;
 }
 
-base::Result<Held> take(const Reach& asked, const RunOptions& options, const Asking& asking) {
+base::Result<Held> take_others(const Reach& asked, const RunOptions& options,
+                               const Asking& asking) {
   Held held;
   const ServerList& servers = asked.servers;
   uint32_t count = options.slice.count;
@@ -246,6 +249,40 @@ base::Result<Held> take(const Reach& asked, const RunOptions& options, const Ask
   return held;
 }
 
+// This machine's slices come first, so they are the program's first devices.
+base::Result<Held> take(const Reach& asked, const RunOptions& options, const Asking& asking,
+                        LocalServer* local) {
+  if (options.local == 0) return take_others(asked, options, asking);
+  auto endpoint = local->find(asked.connect);
+  if (!endpoint.ok()) return endpoint.status();
+  const std::vector<session::Endpoint> here = {*endpoint};
+  auto leases = take_leases(here, asked.connect, options.local, asking.request,
+                            meet_first(here, asked.connect));
+  if (!leases.ok()) return leases.status();
+  Held held;
+  if (options.slice.count != 0 || !options.servers.empty()) {
+    auto others = take_others(asked, options, asking);
+    if (!others.ok()) return others.status();
+    held = others.take();
+  }
+  held.leases.insert(held.leases.begin(), std::make_move_iterator(leases->begin()),
+                     std::make_move_iterator(leases->end()));
+  return held;
+}
+
+// Each server gives turns by itself. What waits for the other server's turn holds its own.
+void warn_of_turns(const Held& held) {
+  bool parts = false;
+  for (const TakenLease& lease : held.leases)
+    for (const wire::SliceGrant& slice : lease.lease.slices)
+      parts = parts || (slice.share_millionths < 1'000'000 && !slice.packed);
+  if (!parts || held.leases.size() < 2) return;
+  fprintf(stderr,
+          "tendril: the program has parts of GPUs on several servers, whose turns know nothing of "
+          "each other: where others use these GPUs too, a collective or a copy between servers can "
+          "take some 100 ms longer. Take whole GPUs (no -p) or --packed ones\n");
+}
+
 }  // namespace
 
 int run(const RunOptions& options) {
@@ -262,10 +299,12 @@ int run(const RunOptions& options) {
   if (!client.ok()) return complain(kNoLease, client.status());
   auto asked = reach(options);
   if (!asked.ok()) return complain(kNoLease, asked.status());
+  LocalServer local;
   for (;; ++asking->request.wish.restarts) {
-    auto held = take(*asked, options, *asking);
+    auto held = take(*asked, options, *asking, &local);
     if (!held.ok()) return complain(kNoLease, held.status());
     if (options.verbose) describe(held->leases);
+    if (asking->request.wish.restarts == 0) warn_of_turns(*held);
     set_variables(options, *client, *held, asking->request.wish.restarts);
     Notices notices(asking->signal);
     std::vector<session::Endpoint> servers = asked->servers.endpoints;

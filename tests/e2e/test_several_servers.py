@@ -140,7 +140,7 @@ tell("passed")
     def test_devices_are_what_their_sessions_say(self):
         """With one server a session lists them, with several each server does."""
         tells = "tell(repr(look(range(%d))))"
-        ahead = self.python(tells % 8, "-n", "8", "-p", "0.5").stdout.readline()
+        ahead = self.python(tells % 8, "-n", "8", "-p", "0.5").stdout.read().splitlines()[-1]
         apart = [
             self.python(tells % 4, "-n", "4", "-p", "0.5", server=[one]).stdout.readline()
             for one in self.both
@@ -459,6 +459,53 @@ class Counted(relay.Wire):
         with self.lock:
             self.bytes += len(data)
         return data
+
+
+@harness.needs_plain_client
+class LocalBesideRemote(unittest.TestCase):
+    """GPUs of this machine over shared memory, and those of another server, in one program."""
+
+    def test_one_program_has_both(self):
+        program = PREPARE + COPIES + """
+contexts = each(2)
+near, far = memory(0, 1000), memory(1, 1000)
+write(0, near, b"x" * 1000)
+assert peer(far, 1, near, 0, 1000) == 0
+assert read(1, far, 1000) == b"x" * 1000
+tell("passed")
+"""
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+
+        def as_from_afar(_, __, data):
+            return data.replace(boot, b"0" * len(boot))
+
+        with Server() as here, Server() as far, relay.Relay(far.port, as_from_afar) as there:
+            run = start(
+                *("run", "--local", "1", "-s", there.endpoint, "-n", "1", "-p", "0.5"),
+                *("--", sys.executable, "-c", program),
+                TENDRIL_LOCAL_SERVER=here.endpoint,
+                TENDRIL_LOG="info",
+            )
+            self.addCleanup(harness.end, run)
+            output = run.stdout.read()
+            self.assertEqual(run.wait(20), 0, output)
+            self.assertIn("passed", output)
+            self.assertIn(f"attached to {here.endpoint} for cuda over shm", output)
+            self.assertIn(f"attached to {there.endpoint} for cuda over tcp", output)
+            self.assertEqual(output.count("whose turns know nothing of each other"), 1)
+
+    def test_a_server_is_started_for_the_program(self):
+        run = start(
+            *("run", "--local", "2", "-v", "--", str(PROGRAMS / "vector_add")),
+            TENDRIL_LOCAL_SERVER="new",
+            TENDRIL_LOCAL_OPTIONS=f"--driver {harness.DRIVER} --warm 0",
+            TENDRIL_SOFTGPU_DEVICES="2",
+            TENDRIL_MODULE_STORE="off",
+        )
+        self.addCleanup(harness.end, run)
+        output = run.stdout.read()
+        self.assertEqual(run.wait(30), 0, output)
+        self.assertEqual(output.count(" of 127.0.0.1:"), 2, output)
 
 
 NCCL = """

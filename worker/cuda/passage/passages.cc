@@ -52,6 +52,7 @@ Passage* Passages::find(uint32_t number) {
 Passage* Passages::make(uint32_t number) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (passages_.size() >= wire::kPassagesMax || passages_.count(number) != 0) return nullptr;
+  if (!executor_.host().take(2 * kPassagePieceBytes)) return nullptr;  // its buffers
   auto passage = std::make_unique<Passage>(
       &executor_.driver(),
       [this](CUcontext context, const PassageHold& hold) { give_back(context, hold); });
@@ -261,7 +262,7 @@ CUresult Passages::copy(uint32_t number, uint64_t operation, PassageRole role,
   work.shape = shape;
   const bool sound = measure(shape, &bytes, &span);
   if (!sound || is_workers_own(executor_, shape.address, span) ||
-      executor_.streams().captures(stream)) {
+      (ordered && executor_.streams().captures(stream))) {
     // The other half must not wait for this one.
     result = CUDA_ERROR_INVALID_VALUE;
   } else if (ordered && !take_word(parts, &work.hold)) {
