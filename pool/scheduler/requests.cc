@@ -470,7 +470,9 @@ void Scheduler::State::attempt_failed(Job& job, uint32_t server, const std::stri
   if (job.in_engine) engine_.failed(job.id, server, seconds());
   cancel_parts(job);
   set_stage(job, Stage::kWaiting, 0);
-  job.recovered = job.committed = job.lost_parts = false;
+  job.recovered = job.committed = job.lost_parts = job.loss_told = false;
+  job.loss_due_ns = kNotAgain;  // the next attempt has lost nothing
+  job.end_why.clear();
   if (grant_written) {
     std::vector<Write> writes;
     writes.push_back({keys::kGrant + std::to_string(job.id), std::nullopt});

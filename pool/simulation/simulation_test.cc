@@ -83,7 +83,7 @@ TEST(Simulation, NothingFails) {
   WorldOptions options;
   options.length_ns = 6 * kHour;
   options.servers = 12;
-  seeds(options, 5, is_long() ? 6 : 5);
+  seeds(options, is_long() ? 1 : 5, is_long() ? 40 : 5);
 }
 
 TEST(Simulation, OnlyAdministratorsAct) {
