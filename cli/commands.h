@@ -111,6 +111,12 @@ struct BenchOptions : CommonOptions {
   std::vector<std::string> compare;  // two files, or none
 };
 
+struct PlanOptions {
+  std::vector<std::string> files;
+  std::string format = "text", wait = "10m", idle = "5m", assume_active;
+  std::vector<double> cards_gb = {48, 80, 141};
+};
+
 int serve(const ServeOptions& options);
 int pool_serve(const PoolServeOptions& options);
 int pool_command(const PoolCommandOptions& options);
@@ -123,6 +129,7 @@ int doctor(const DoctorOptions& options);
 // The child of `doctor` that loads the client library; prints one line of figures.
 int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
+int plan_gpus(const PlanOptions& options);
 int release_lease(const CommonOptions& options, uint64_t lease_id);
 int change_lease(const ChangeOptions& options);
 int hold_lease(const HoldOptions& options);

@@ -32,6 +32,7 @@ class CommandLine {
     add_identity();
     add_doctor();
     add_bench();
+    add_plan();
     add_rest();
   }
 
@@ -121,6 +122,7 @@ class CommandLine {
   void add_join(CLI::App* group);
   void add_doctor();
   void add_bench();
+  void add_plan();
   void add_rest();
   static void add_words(const CLI::App* command, std::vector<std::string>* words);
   int print_completion() const;
@@ -140,6 +142,7 @@ class CommandLine {
   PoolCheckOptions pool_check_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
+  PlanOptions plan_options_;
   std::string measure_library_, shell_;
   uint64_t lease_id_ = 0;
   bool version_json_ = false;
@@ -676,6 +679,34 @@ void CommandLine::add_bench() {
   sub->add_option("--compare", o.compare, "Only set two reports of --json beside each other")
       ->type_name("BEFORE AFTER")
       ->expected(2);
+}
+
+void CommandLine::add_plan() {
+  CLI::App* const sub = command(
+      "plan", "From records of a cluster: how many GPUs would have done the same work, with waits",
+      [this] { return plan_gpus(plan_options_); });
+  PlanOptions& o = plan_options_;
+  sub->add_option("files", o.files,
+                  "Records, or public traces, as CSV; several files are one cluster")
+      ->required()
+      ->type_name("FILE...");
+  sub->add_option("--format", o.format, "text, json, html (one page with plots) or svg (the plots)")
+      ->check(CLI::IsMember({"text", "json", "html", "svg"}))
+      ->capture_default_str();
+  sub->add_option("--card", o.cards_gb, "Memory of a GPU in GB (10^9 bytes); repeatable")
+      ->type_name("GB")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1.0, 10000.0))
+      ->default_str("48 80 141");
+  sub->add_option("--wait", o.wait, "95 % of the requests start within this time")
+      ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--idle", o.idle, "Move the memory of who has been idle for this time")
+      ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--assume-active", o.assume_active,
+                  "For records without measurements: the part of its time in which a holder works")
+      ->type_name("FRACTION");
 }
 
 void CommandLine::add_rest() {

@@ -16,8 +16,6 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr size_t kFileBytesMax = 1u << 20;
-
 int hex_digit(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
@@ -74,7 +72,7 @@ bool read_hex(const std::string& text, std::string* bytes) {
   return true;
 }
 
-base::Result<std::string> read_file(const std::string& path) {
+base::Result<std::string> read_file(const std::string& path, size_t bytes_max) {
   const std::string doing = "cannot read " + path;
   const base::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) {
@@ -92,8 +90,9 @@ base::Result<std::string> read_file(const std::string& path) {
     if (got < 0) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
     if (got == 0) return text;
     text.append(piece, static_cast<size_t>(got));
-    if (text.size() > kFileBytesMax)
-      return Status(Code::kInvalid, path + ": larger than 1 MiB, so this is not a Tendril file");
+    if (text.size() > bytes_max)
+      return Status(Code::kInvalid, path + ": larger than " + std::to_string(bytes_max >> 20) +
+                                        " MiB, so this is not a Tendril file");
   }
 }
 

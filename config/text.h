@@ -4,6 +4,7 @@
 // or keeps state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,8 +28,10 @@ bool read_number(const std::string& text, uint64_t* value);
 // Pairs of hexadecimal digits, as bytes. False for anything else and for nothing.
 bool read_hex(const std::string& text, std::string* bytes);
 
-// A file of at most 1 MiB. kNotFound: it is not there, or not for this user. Errors name the path.
-base::Result<std::string> read_file(const std::string& path);
+// A file of at most 1 MiB, or of `bytes_max`. kNotFound: it is not there, or not for this user.
+// Errors name the path.
+inline constexpr size_t kFileBytesMax = 1u << 20;
+base::Result<std::string> read_file(const std::string& path, size_t bytes_max = kFileBytesMax);
 
 // "NAME=value: expected ..."
 base::Status unexpected(const char* name, const std::string& value, const std::string& expected);

@@ -300,6 +300,29 @@ class Views(unittest.TestCase):
         self.assertEqual(tendril("ls", "--nonsense")[0], 2)
 
 
+class Plan(unittest.TestCase):
+    def test_plan_reads_records_and_names_bad_lines(self):
+        rows = "time_s,gpu,user,utilisation_percent,memory_bytes\n"
+        for minute in range(10):
+            for user in ("ada", "bob"):
+                busy = 50 if (minute < 5) == (user == "ada") else 0
+                rows += f"{60 * minute},GPU-{user},{user},{busy},30000000000\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            print(rows, end="", file=file, flush=True)
+            words = ("--format", "json", "--card", "80", "--wait", "1m")
+            status, out, err = tendril("plan", file.name, *words)
+            self.assertEqual(status, 0, err)
+            found = {rung["step"]: rung["simulated"]["gpus"] for rung in json.loads(out)["ladder"]}
+            self.assertEqual((found["whole GPUs"], found["idle time lent"]), (2, 1))
+            for form, start in (("html", "<!DOCTYPE html>"), ("svg", "<svg"), ("text", "20 rows")):
+                out = tendril("plan", file.name, "--format", form)[1]
+                self.assertEqual(out[: len(start)], start)
+            print("600,GPU-ada,ada,200,1", file=file, flush=True)
+            status, _, err = tendril("plan", file.name)
+            self.assertEqual(status, 1)
+            self.assertIn(f"{file.name}: line 22 of the trace", err)
+
+
 class Doctor(unittest.TestCase):
     def steps(self, *arguments):
         status, out, _ = tendril("doctor", "--json", *arguments)

@@ -53,6 +53,7 @@ MAY_INCLUDE = {
         "reception",
     },
     "pool": {"base", "wire", "config", "lease"},
+    "plan": {"base", "config", "pool", "view"},
     "scheduler": {
         "base",
         "wire",
@@ -80,6 +81,7 @@ MAY_INCLUDE = {
         "scheduler",
         "view",
         "pool",
+        "plan",
         "gpu",
         "api",
         "access",
@@ -96,6 +98,7 @@ NO_CUDA = (
     "http",
     "view",
     "pool",
+    "plan",
     "access",
     "identity",
     "store",
@@ -117,7 +120,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
-OWNING += ("store", "scheduler", "softnccl")
+OWNING += ("store", "scheduler", "softnccl", "plan")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril plan`: reads records of a cluster and says how many GPUs would have done the same work.
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/complain.h"
+#include "config/quantity.h"
+#include "config/text.h"
+#include "plan/page.h"
+
+namespace tendril::cli {
+namespace {
+
+constexpr size_t kRecordBytesMax = size_t{1} << 30;  // of one file
+
+base::Status read_plan_options(const PlanOptions& options, plan::LadderOptions* ladder) {
+  for (const double card_gb : options.cards_gb)
+    ladder->cards_bytes.push_back(static_cast<uint64_t>(card_gb * 1e9));
+  const auto wait_s = config::parse_duration(options.wait);
+  if (!wait_s.ok())
+    return base::Status(base::Code::kInvalid, "--wait: " + wait_s.status().message());
+  ladder->limit_s = static_cast<double>(wait_s.value());
+  const auto idle_s = config::parse_duration(options.idle);
+  if (!idle_s.ok())
+    return base::Status(base::Code::kInvalid, "--idle: " + idle_s.status().message());
+  ladder->idle_before_move_s = static_cast<int64_t>(idle_s.value());
+  if (options.assume_active.empty()) return {};
+  const auto active = config::parse_fraction(options.assume_active);
+  if (!active.ok())
+    return base::Status(base::Code::kInvalid, "--assume-active: " + active.status().message());
+  ladder->assumed_active = static_cast<double>(active.value()) / config::kWholeGpu;
+  return {};
+}
+
+}  // namespace
+
+int plan_gpus(const PlanOptions& options) {
+  plan::LadderOptions ladder;
+  if (const base::Status status = read_plan_options(options, &ladder); !status.ok())
+    return complain(kUsage, status);
+  plan::RecordReader reader;
+  for (const std::string& file : options.files) {
+    const auto text = config::read_file(file, kRecordBytesMax);
+    if (!text.ok()) return complain(kFailed, text.status());
+    if (const base::Status status = reader.add(text.value()); !status.ok())
+      return complain(kFailed, file + ": " + status.message());
+  }
+  const auto records = reader.finish();
+  if (!records.ok()) return complain(kFailed, records.status());
+  const plan::Report report = plan::report_on(records.value(), ladder, options.files);
+  std::string output;
+  if (options.format == "json")
+    output = plan::report_json(report);
+  else if (options.format == "html")
+    output = plan::report_html(report);
+  else if (options.format == "svg")
+    output = plan::report_svg(report);
+  else
+    output = plan::report_text(report);
+  fwrite(output.data(), 1, output.size(), stdout);
+  return ferror(stdout) == 0 ? 0 : kFailed;
+}
+
+}  // namespace tendril::cli
