@@ -378,7 +378,12 @@ Status DaemonImpl::join_pool() {
   const std::string lacking =
       lacking_certificate(*front_->guard()->settings(), options_.identity_folder);
   if (!lacking.empty()) log(Level::kWarning, "%s", lacking.c_str());
-  sessions_->serve_pool();
+  auto ended = EndedFile::open(EndedFile::default_path(member_facts_.name, options_.member.pools),
+                               options.boot);
+  if (!ended.ok())
+    log(Level::kWarning, "leases that end are not kept over a restart: %s",
+        ended.status().message().c_str());
+  sessions_->serve_pool(ended.ok() ? ended.take() : nullptr);
   PoolHost host;
   host.facts = [this] { return pool_facts(); };
   host.book = [this] { return sessions_->book(); };

@@ -31,6 +31,7 @@
 #include "daemon/exports.h"
 #include "daemon/image_store.h"
 #include "daemon/packed_servers.h"
+#include "daemon/pool/ended_file.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
@@ -116,8 +117,9 @@ class Sessions {
   void when_noticed(uint64_t lease_id, Teller teller);
   // The client that knows the secret of a lease that its pool granted has it from now on.
   base::Result<wire::LeaseReply> claim(const wire::ClaimRequest& request, access::Decision* limits);
-  // From now on records of ended leases are kept for a scheduler.
-  void serve_pool();
+  // From now on records of ended leases are kept for a scheduler; in the file, too, if there is
+  // one.
+  void serve_pool(std::unique_ptr<EndedFile> file);
   // An order of a lower term than the highest that was heard is refused.
   base::Status hear(uint64_t term);
   uint64_t newest_term();
@@ -342,6 +344,7 @@ class Sessions {
   bool keeps_records_ = false, draining_ = false;          // guarded by mutex_
   std::deque<wire::BookEntry> ended_;                      // guarded by mutex_
   uint64_t ended_count_ = 0;                               // guarded by mutex_
+  std::unique_ptr<EndedFile> ended_file_;                  // guarded by mutex_; may be null
   // Results of orders that were carried out, the oldest first. Guarded by mutex_.
   std::deque<std::pair<uint64_t, wire::OrderResult>> results_;  // with their term
   const ServerId server_id_;

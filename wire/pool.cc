@@ -45,6 +45,8 @@ void visit(V& v, BookEntry& m) {
   v.unless_empty(19, m.memory_used_bytes);
   v.unless_empty(20, m.why);
   v.unless_empty(21, m.ended_number);
+  v.unless_empty(22, m.boot);
+  v.unless_empty(23, m.ended_s);
 }
 
 template <typename V>

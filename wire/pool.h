@@ -58,6 +58,8 @@ struct BookEntry {
   uint64_t memory_used_bytes = 0;
   std::string why;            // of an ended one, for people
   uint64_t ended_number = 0;  // counts the leases that this boot ended; 0: it lives
+  uint64_t boot = 0;          // that ended it, if it was an earlier one; 0: this one
+  int64_t ended_s = 0;        // when it ended, wall seconds
 };
 
 struct OrderResult {

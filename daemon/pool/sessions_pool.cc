@@ -2,6 +2,8 @@
 // What a server does for its pool: it carries orders out, reports what it holds and what ended, and
 // gives leases to those who claim them. The rules of holds are lease/holds.h's. A scheduler is
 // checked like any peer. See sessions.h.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -75,9 +77,21 @@ access::Principal owner_of_order(const wire::Order& order) {
 
 }  // namespace
 
-void Sessions::serve_pool() {
+void Sessions::serve_pool(std::unique_ptr<EndedFile> file) {
   std::lock_guard<std::mutex> hold(mutex_);
   keeps_records_ = true;
+  ended_file_ = std::move(file);
+  if (ended_file_ == nullptr) return;
+  for (wire::BookEntry& entry : ended_file_->take()) {
+    if (ended_.size() >= kEndedMax) break;
+    // Numbers of leases stay different, so that a scheduler never takes one for another.
+    next_id_ = std::max(next_id_, entry.lease_id + 1);
+    entry.ended_number = ++ended_count_;
+    ended_.push_back(std::move(entry));
+  }
+  if (!ended_.empty())
+    log(Level::kInfo, "%zu leases that ended earlier are told to the pool", ended_.size());
+  ended_file_->begin(ended_);
 }
 
 Status Sessions::hear(uint64_t term) {
@@ -399,6 +413,8 @@ void Sessions::keep_record(const Lease& lease) {
   entry.phase = wire::LeasePhase::kEnded;
   entry.why = lease.why.substr(0, wire::kPoolTextBytesMax);
   entry.ended_number = ++ended_count_;
+  entry.ended_s = time(nullptr);
+  if (ended_file_ != nullptr) ended_file_->add(entry);
   ended_.push_back(std::move(entry));
   if (ended_.size() <= kEndedMax) return;
   log(Level::kWarning,
@@ -416,7 +432,10 @@ std::vector<wire::BookEntry> Sessions::book() {
 
 void Sessions::stored(uint64_t ended_number) {
   std::lock_guard<std::mutex> hold(mutex_);
+  const size_t before = ended_.size();
   while (!ended_.empty() && ended_.front().ended_number <= ended_number) ended_.pop_front();
+  if (ended_file_ != nullptr && ended_.size() != before)
+    ended_file_->stored(ended_number, ended_.empty());
 }
 
 // ---- the server's own end ----

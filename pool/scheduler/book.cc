@@ -283,12 +283,18 @@ void Scheduler::State::adopt_in_engine(Job& job) {
 
 // ---- ends ----
 
+// When it ended, if that was before its server started again.
+int64_t Scheduler::State::ended_before(const wire::BookEntry& entry) const {
+  return entry.boot == 0 ? 0 : std::max<int64_t>(1, std::min(entry.ended_s, now_.wall_s));
+}
+
 void Scheduler::State::take_ended(Member& server, const wire::BookEntry& entry) {
   if (entry.ended_number != 0) {
     if (entry.ended_number <= server.ended_seen) return;
     server.ended_seen = entry.ended_number;
   }
-  Job* job = job_of(server, entry);
+  if (entry.boot != 0 && server.told_of_earlier.count(entry.lease_id) != 0) return;
+  Job* job = entry.boot != 0 ? nullptr : job_of(server, entry);
   if (job != nullptr) {
     part_gone(server, *job, *part_of(*job, server.number), &entry, entry.why);
     return;
@@ -306,11 +312,13 @@ void Scheduler::State::take_ended(Member& server, const wire::BookEntry& entry) 
   unseen.user_class = entry.user_class;
   unseen.request.client = entry.client;
   unseen.request.count = uint32_t(entry.slices.size());
-  unseen.granted_s = now_.wall_s - int64_t(entry.age_ns / kSecond);
-  unseen.submitted_s = unseen.granted_s;
   Part part;
+  part.ended_s = ended_before(entry);
+  unseen.granted_s =
+      (part.ended_s != 0 ? part.ended_s : now_.wall_s) - int64_t(entry.age_ns / kSecond);
+  unseen.submitted_s = unseen.granted_s;
   part.server = server.number;
-  part.boot = server.boot;
+  part.boot = entry.boot != 0 ? entry.boot : server.boot;
   part.server_lease_id = entry.lease_id;
   part.slices = entry.slices;
   take_use(&part, entry, now_.monotonic_ns);
@@ -348,7 +356,8 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
     count_use(job, part, *last);
     take_use(&part, *last, now_.monotonic_ns);
     part.server_lease_id = last->lease_id;
-    part.boot = server.boot;
+    part.boot = last->boot != 0 ? last->boot : server.boot;
+    part.ended_s = ended_before(*last);
   }
   drop_order(server, part.order_id);
   part.order_id = 0;

@@ -273,6 +273,51 @@ TEST_F(WithPolicy, AccountingSaysWhatWasAskedAndUsed) {
   EXPECT_TRUE(has(record, "\"exact\":true")) << record;
 }
 
+// A server started again. It kept what ended before and nobody had stored: a lease of the pool, and
+// one that it lent by itself.
+TEST_F(WithPolicy, WhatAServerKeptOverARestartIsRecordedOnce) {
+  world.start("ann", 1, 1);
+  const wire::BookEntry running = server->book.begin()->second;
+  world.cut(*server);
+  const uint64_t earlier = server->boot;
+  const int64_t ended_s = world.now.wall_s + 3;
+  world.now.monotonic_ns += 60'000'000'000;
+  world.now.wall_s += 60;
+  server->restart();
+  const auto kept = [&](wire::BookEntry entry, uint64_t lease_id, uint64_t used_ns) {
+    entry.lease_id = lease_id;
+    entry.phase = wire::LeasePhase::kEnded;
+    entry.boot = earlier;
+    entry.was_attached = true;
+    entry.used_ns = used_ns;
+    entry.age_ns = 2'000'000'000;
+    entry.ended_s = ended_s;
+    entry.why = "the program ended";
+    entry.ended_number = ++server->ended_count;
+    server->ended.push_back(entry);
+  };
+  kept(running, running.lease_id, 700);
+  wire::BookEntry local = running;
+  local.pool_lease_id = 0;
+  kept(local, running.lease_id + 1, 900);
+  server->next_lease = running.lease_id + 2;
+  world.pass(20);
+  EXPECT_TRUE(server->ended.empty()) << "the server may forget them";
+  std::string records;
+  size_t found = 0;
+  for (const auto& [key, value] : world.store) {
+    if (key.compare(0, 5, "used/") != 0) continue;
+    ++found;
+    records += key + " " + value + "\n";
+    EXPECT_TRUE(has(value, "\"exact\":true")) << value;
+    EXPECT_TRUE(has(value, "\"ended_at\":" + std::to_string(ended_s))) << value;
+    EXPECT_TRUE(has(value, "\"account\":\"vision\"")) << value;
+  }
+  EXPECT_EQ(found, 2u) << records;
+  EXPECT_TRUE(has(records, "\"used_ns\":700")) << records;
+  EXPECT_TRUE(has(records, "\"used_ns\":900")) << records;
+}
+
 TEST_F(WithPolicy, MaintenanceEndsWhatRuns) {
   world.start("ann", 1, 1);
   EXPECT_TRUE(has(world.command("maintenance", {"gpu1", "+20m", "+2h", "new", "fans"}),

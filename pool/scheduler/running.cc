@@ -252,7 +252,7 @@ Write Scheduler::State::accounting(const Member& server, const Job& job, Part& p
   }
   record.submitted_at = job.submitted_s;
   record.granted_at = job.granted_s;
-  record.ended_at = now_.wall_s;
+  record.ended_at = part.ended_s != 0 ? part.ended_s : now_.wall_s;
   record.sums.leases = 1;
   record.sums.waited_ns = job.waited_s * kSecond;
   record.sums.held_ns = part.age_ns;

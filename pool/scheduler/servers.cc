@@ -151,7 +151,9 @@ Member* Scheduler::State::speaker(uint64_t connection, const std::string& proven
   return server;
 }
 
-void Scheduler::State::begin_connection(Member& server, uint64_t connection, uint64_t boot) {
+void Scheduler::State::begin_connection(Member& server, uint64_t connection,
+                                        const wire::PoolReport& report) {
+  const uint64_t boot = report.boot;
   if (server.connection != 0 && server.connection != connection) {
     member_by_connection_.erase(server.connection);
     if (server.reply_due_ns != kNotAgain) {
@@ -166,10 +168,11 @@ void Scheduler::State::begin_connection(Member& server, uint64_t connection, uin
   server.policy_sent = 0;
   for (auto& [id, pending] : server.orders) pending.sent = false;
   if (server.boot != boot) {
+    server.told_of_earlier.clear();
     if (server.boot != 0) {
-      restarted(server);
+      restarted(server, report);
     } else {
-      lose_parts_of_other_boots(server, boot);
+      lose_parts_of_other_boots(server, boot, report);
     }
     server.boot = boot;
     if (server.ended_boot != boot) {
@@ -186,7 +189,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   Member* server = speaker(connection, proven_name, report);
   if (server == nullptr) return;
   if (server->connection != connection || server->boot != report.boot) {
-    begin_connection(*server, connection, report.boot);
+    begin_connection(*server, connection, report);
   }
   server->last_report_ns = now_.monotonic_ns;
   if (server->silent) {
@@ -353,16 +356,18 @@ void Scheduler::State::silence(Member& server) {
 }
 
 // tendrild began anew: it has no lease and no hold of before.
-void Scheduler::State::restarted(Member& server) {
+void Scheduler::State::restarted(Member& server, const wire::PoolReport& report) {
   event("restart", "server " + server.record.name, "its tendrild started again");
   server.orders.clear();
   server.book.clear();
   remnants_gone(server.number);
-  lose_parts_of_other_boots(server, 0);
+  lose_parts_of_other_boots(server, 0, report);
 }
 
-// All parts; if `boot` is not 0, those that are known to be of another one.
-void Scheduler::State::lose_parts_of_other_boots(Member& server, uint64_t boot) {
+// All parts; if `boot` is not 0, those that are known to be of another one. The server may have
+// kept what came of them.
+void Scheduler::State::lose_parts_of_other_boots(Member& server, uint64_t boot,
+                                                 const wire::PoolReport& report) {
   const std::set<uint64_t> jobs = server.jobs;
   for (uint64_t id : jobs) {
     auto job = jobs_.find(id);
@@ -376,8 +381,18 @@ void Scheduler::State::lose_parts_of_other_boots(Member& server, uint64_t boot) 
           told.pool_lease_id == job->second.lease_id && told.lease_id == part->server_lease_id;
       order = about ? server.orders.erase(order) : std::next(order);
     }
-    part_gone(server, job->second, *part, nullptr,
-              "server " + server.record.name + " started again");
+    const auto last = std::find_if(
+        report.entries.begin(), report.entries.end(), [&](const wire::BookEntry& entry) {
+          return entry.phase == wire::LeasePhase::kEnded && entry.boot != 0 &&
+                 entry.boot == part->boot && entry.lease_id == part->server_lease_id;
+        });
+    const std::string why = "server " + server.record.name + " started again";
+    if (last == report.entries.end()) {
+      part_gone(server, job->second, *part, nullptr, why);
+    } else {
+      server.told_of_earlier.insert(last->lease_id);
+      part_gone(server, job->second, *part, &*last, why + "; before that: " + last->why);
+    }
   }
 }
 

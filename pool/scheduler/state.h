@@ -64,6 +64,7 @@ struct Part {
   uint64_t reported_ns = 0, age_ns = 0, idle_ns = wire::kIdleUnknown, idle_total_ns = 0;
   uint64_t used_ns = 0, waited_ns = 0, memory_used_bytes = 0;
   uint64_t given_gpu_ns = 0, given_rest = 0, given_age_ns = 0;  // GPUs had, up to that age
+  int64_t ended_s = 0;  // wall, of one that its server ended before it started again; 0: now
   uint32_t processes = 0;
   bool was_attached = false, paused = false, waits_for_turn = false;
   bool from_zero = false;  // begun by this scheduler, so its sums begin with it
@@ -177,6 +178,7 @@ struct Member {  // a server
   std::map<uint64_t, PendingOrder> orders;      // by id
   std::set<uint64_t> jobs;                      // with parts here
   std::unordered_map<uint64_t, uint64_t> book;  // its lease -> job
+  std::set<uint64_t> told_of_earlier;  // its leases of earlier boots that are recorded already
   uint64_t ended_boot = 0, ended_seen = 0, ended_stored = 0;
   std::deque<std::pair<uint64_t, uint64_t>> ended_batches;  // batch, ended number
   uint64_t policy_sent = 0;
@@ -233,7 +235,7 @@ class Scheduler::State {
   Member* add_member(const ServerRecord& record);
   Member* speaker(uint64_t connection, const std::string& proven_name,
                   const wire::PoolReport& report);
-  void begin_connection(Member& member, uint64_t connection, uint64_t boot);
+  void begin_connection(Member& member, uint64_t connection, const wire::PoolReport& report);
   void refuse_report(uint64_t connection, base::Status status);
   void take_facts(Member& member, const wire::ServerFacts& facts);
   void describe_to_engine(Member& member);
@@ -241,8 +243,8 @@ class Scheduler::State {
   void set_engine_maintenance(Member& member);
   void take_book(Member& member, const wire::PoolReport& report);
   void finish_full(Member& member);
-  void restarted(Member& member);
-  void lose_parts_of_other_boots(Member& member, uint64_t boot);
+  void restarted(Member& member, const wire::PoolReport& report);
+  void lose_parts_of_other_boots(Member& member, uint64_t boot, const wire::PoolReport& report);
   void silence(Member& member);
   void joined(Member& member);
   void forget(Member& member);
@@ -255,6 +257,7 @@ class Scheduler::State {
 
   // ---- book.cc ----
   void take_entry(Member& member, const wire::BookEntry& entry);
+  int64_t ended_before(const wire::BookEntry& entry) const;
   void take_ended(Member& member, const wire::BookEntry& entry);
   void write_ends(Member& member);
   void flush_ends();

@@ -133,6 +133,7 @@ class Daemon:
         for name, text in (files or {}).items():
             self.write(name, text)
         self.environment, self.become = dict(environment or {}), become or {}
+        self.environment.setdefault("TENDRIL_STATE", os.path.join(self.folder, "state"))
         if become:
             os.chown(self.folder, become["user"], become["group"])
         elif os.geteuid() != 0:

@@ -2,8 +2,10 @@
 """A pool of real processes, as its users meet it: where leases are, who waits and why, what ends
 them, and what a lost scheduler or server costs."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -327,21 +329,37 @@ class Losses(PoolTest):
         except AssertionError:
             return None
 
+    @staticmethod
+    def used(lab):
+        """The records of ended leases, from the store."""
+        uri = f"file:{lab.pools[0].folder}/pool.db?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as store:
+            rows = store.execute("SELECT CAST(key AS TEXT), value FROM entries").fetchall()
+        return [json.loads(value) for key, value in rows if key.startswith("used/")]
+
     def test_without_a_scheduler_servers_lend_by_themselves(self):
-        lab = self.lab(servers=1)
+        lab = self.lab(servers=2)
         holder = self.holds(lab, "-p", "0.5")
+        lab.servers.sort(key=lambda server: not server.leases())
         lab.pools[0].kill()
 
-        def lends():
-            return tendril("run", "-p", "0.5", "--", "true", server=lab.servers[0])[0] == 0
+        def lends(server):
+            return tendril("run", "-p", "0.5", "--", "true", server=server)[0] == 0
 
-        eventually(lends, 20, "a lease without the pool")
+        for server in lab.servers:
+            eventually(lambda server=server: lends(server), 20, "a lease without the pool")
+        # What ended is counted when a scheduler is back, though the server starts again before.
+        lab.servers[1].kill()
+        lab.servers[1].restart()
         local = start("run", "-p", "0.4", "--", "sleep", "30", server=lab.servers[0])
         self.addCleanup(end, local)
         eventually(lambda: len(lab.servers[0].leases()) == 2, 10)
         lab.pools[0].restart()
         lab.await_servers()
         eventually(lambda: len(lab.leases()) == 2, 15, "both leases in the pool's books")
+        names = {server.name for server in lab.servers}
+        eventually(lambda: {x["server"] for x in self.used(lab)} == names, 15, "what ended")
+        self.assertEqual({(x["local"], x["exact"]) for x in self.used(lab)}, {(True, True)})
         self.assertIsNone(holder.poll())
 
 

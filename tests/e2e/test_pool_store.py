@@ -11,7 +11,7 @@ import unittest
 from harness import NO_LEASE, PROGRAMS, end, eventually, needs_client, start, tendril
 from pools import Etcd, Lab, quietly
 
-QUORUM_S = int(os.environ.get("TENDRIL_POOL_QUORUM_S", "20"))
+QUORUM_S = int(os.environ.get("TENDRIL_POOL_QUORUM_S", "14"))
 
 
 @needs_client
