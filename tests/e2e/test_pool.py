@@ -349,6 +349,7 @@ class Losses(PoolTest):
         for server in lab.servers:
             eventually(lambda server=server: lends(server), 20, "a lease without the pool")
         # What ended is counted when a scheduler is back, though the server starts again before.
+        eventually(lambda: not lab.servers[1].leases(), 10, "the end of the lease")
         lab.servers[1].kill()
         lab.servers[1].restart()
         local = start("run", "-p", "0.4", "--", "sleep", "30", server=lab.servers[0])

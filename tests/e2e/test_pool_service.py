@@ -41,11 +41,18 @@ class Service(unittest.TestCase):
             self.assertIn("max_wal", err)
             self.assertEqual(pool.command("status")["policy_revision"], 2)
 
+    @staticmethod
+    def answer(*words, **environment):
+        status, out, _ = tendril(*words, **environment)
+        return out if status == 0 else None
+
     def test_tables(self):
         with Pool() as pool:
             eventually(lambda: quietly(lambda: pool.command("status")["term"] == 1))
-            status, out, err = tendril("queue", TENDRIL_SERVERS=pool.endpoint)
-            self.assertEqual((status, out), (0, "nobody waits\n"), err)
+            # A store that is slow for a moment is told, too; that is not what is asked here.
+            asked = {"TENDRIL_SERVERS": pool.endpoint}
+            answer = eventually(lambda: self.answer("queue", **asked), 20, "an answer")
+            self.assertEqual(answer, "nobody waits\n")
             status, out, err = tendril("pool", "status", TENDRIL_SERVERS=pool.endpoint)
             self.assertEqual(status, 0, err)
             self.assertIn("no servers", out)
