@@ -47,7 +47,7 @@ struct RunOptions : CommonOptions {
 
 struct ChangeOptions : CommonOptions {
   uint64_t lease_id = 0;
-  std::string share;
+  std::string share, memory;
   bool cap = false, lend = false;
   std::optional<int> priority;
 };

@@ -32,12 +32,19 @@ int change_lease(const ChangeOptions& options) {
     if (!share.ok()) return complain(kUsage, share.status());
     request.share_millionths = *share;
   }
+  if (!options.memory.empty()) {
+    auto memory = config::parse_size(options.memory);
+    if (!memory.ok()) return complain(kUsage, memory.status());
+    if (*memory == 0) return complain(kUsage, "a slice needs memory; give -m a size");
+    request.memory_bytes = *memory;
+  }
   request.sets_policy = options.cap || options.lend;
   if (options.cap) request.terms.policy = wire::SharePolicy::kCap;
   request.sets_priority = options.priority.has_value();
   request.terms.priority = options.priority.value_or(0);
-  if (request.share_millionths == 0 && !request.sets_policy && !request.sets_priority) {
-    return complain(kUsage, "nothing to change; give -p, --cap, --lend or --priority");
+  if (request.share_millionths == 0 && request.memory_bytes == 0 && !request.sets_policy &&
+      !request.sets_priority) {
+    return complain(kUsage, "nothing to change; give -p, -m, --cap, --lend or --priority");
   }
   auto control = connect_one(options);
   if (!control.ok()) return complain(kFailed, control.status());

@@ -534,6 +534,10 @@ void CommandLine::add_lease() {
   sub->add_option("lease", o.lease_id, "Its number, as 'tendril ls' shows it")->required();
   sub->add_option("-p,--part", o.share, "Part of each of its GPUs from now on; its memory stays")
       ->type_name("FRACTION");
+  sub->add_option("-m,--memory", o.memory,
+                  "Memory of each of its slices from now on: more if it is free, less if it is not "
+                  "used")
+      ->type_name("SIZE");
   CLI::Option* const cap =
       sub->add_flag("--cap", o.cap, "Never more of the GPU's time than that, also when it is idle");
   sub->add_flag("--lend", o.lend, "Also what nobody else wants")->excludes(cap);

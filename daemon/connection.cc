@@ -143,6 +143,8 @@ base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
   access::Guard::Details details;
   if (request.share_millionths != 0)
     details.emplace_back("share", config::format_fraction(request.share_millionths));
+  if (request.memory_bytes != 0)
+    details.emplace_back("memory", config::format_size(request.memory_bytes));
   if (request.sets_priority)
     details.emplace_back("priority", std::to_string(request.terms.priority));
   if (request.sets_policy) {

@@ -165,6 +165,7 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const access::Pr
   }
   ++counters_.leases_granted;
   lease->slices = slices.take();
+  publish_memory(*lease);
   arbiter_->open(lease->id, lease->slices, lease->terms);
   lease->expecting = !implicit && !request.slice.packed;
   if (lease->expecting) pool_->expect(lease->slices[0].gpu_index);
@@ -234,27 +235,65 @@ Status Sessions::change(const access::Principal& by, const wire::ChangeRequest& 
   if (!valid.ok()) return valid;
   *limits = check_change(lease, request, by);
   if (!limits->allowed) return limits->status();
-  return refit(&lease, request.share_millionths, terms);
+  if (request.memory_bytes != 0 && lease.pool_lease_id != 0) {
+    return Status(Code::kRefused, "lease " + std::to_string(lease.id) +
+                                      " is a pool's, which counts its memory; take a new lease");
+  }
+  return refit(&lease, request.share_millionths, request.memory_bytes, terms);
 }
 
-// A share of 0 stays as it is.
-Status Sessions::refit(Lease* changed, uint32_t share_millionths, const wire::LeaseTerms& terms) {
+void Sessions::publish_memory(const Lease& lease) {
+  for (size_t slice = 0; slice < lease.slices.size(); ++slice)
+    (*lease.accounting)->quota_bytes[slice].store(lease.slices[slice].memory_bytes);
+}
+
+// From now on the lease takes no more than that. Refused, and nothing changed: it has more already.
+Status Sessions::lower_memory(const Lease& lease, uint64_t memory_bytes) {
+  for (size_t slice = 0; slice < lease.slices.size(); ++slice) {
+    if (memory_bytes < lease.slices[slice].memory_bytes)
+      (*lease.accounting)->quota_bytes[slice].store(memory_bytes);
+  }
+  // Whoever charges adds first and then reads the limit.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+    const uint64_t used = charged_bytes(*lease.accounting->get(), slice);
+    if (used <= memory_bytes) continue;
+    publish_memory(lease);
+    return Status(Code::kRefused, "lease " + std::to_string(lease.id) + " uses " +
+                                      config::format_size(used) + " of GPU " +
+                                      std::to_string(lease.slices[slice].gpu_index) +
+                                      ", so it cannot have " + config::format_size(memory_bytes) +
+                                      "; let its programs free memory first, or ask for more");
+  }
+  return Status();
+}
+
+// A share or a memory of 0 stays as it is.
+Status Sessions::refit(Lease* changed, uint32_t share_millionths, uint64_t memory_bytes,
+                       const wire::LeaseTerms& terms) {
   Lease& lease = *changed;
-  const uint64_t counted = lease.share_counted;
-  const uint64_t wanted = uint64_t{share_millionths} * lease.slices.size();
-  if (share_millionths != 0) {
-    auto slices = book_.change(lease.id, share_millionths);
+  if (memory_bytes != 0) {
+    const Status lowered = lower_memory(lease, memory_bytes);
+    if (!lowered.ok()) return lowered;
+  }
+  if (share_millionths != 0 || memory_bytes != 0) {
+    auto slices = book_.change(lease.id, share_millionths, memory_bytes);
+    if (slices.ok()) lease.slices = slices.take();
+    publish_memory(lease);
     if (!slices.ok()) return slices.status();
-    lease.slices = slices.take();
     holds_.changed(lease.pool_lease_id, lease.slices);
-    usage_[lease.owner.id].share_millionths += wanted - counted;
+  }
+  if (share_millionths != 0) {
+    const uint64_t wanted = uint64_t{share_millionths} * lease.slices.size();
+    usage_[lease.owner.id].share_millionths += wanted - lease.share_counted;
     lease.share_counted = wanted;
   }
   lease.terms = terms;
   arbiter_->change(lease.id, lease.slices, terms);
-  log(Level::kInfo, "lease %llu: %s of each GPU now, %s, priority %d",
+  log(Level::kInfo, "lease %llu: %s and %s of each GPU now, %s, priority %d",
       static_cast<unsigned long long>(lease.id),
       config::format_fraction(lease.slices[0].share_millionths).c_str(),
+      config::format_size(lease.slices[0].memory_bytes).c_str(),
       terms.policy == wire::SharePolicy::kCap ? "capped" : "and idle time of others",
       terms.priority);
   return Status();

@@ -270,7 +270,11 @@ class Sessions {
   // Ends a lease for the pool, and says so in the audit log. `by`: which order, for the log.
   void end_for_pool(Lease* lease, const std::string& why, const std::string& by);
   void resume_overdue();
-  base::Status refit(Lease* lease, uint32_t share_millionths, const wire::LeaseTerms& terms);
+  base::Status refit(Lease* lease, uint32_t share_millionths, uint64_t memory_bytes,
+                     const wire::LeaseTerms& terms);
+  // Tells the lease's workers how much memory its slices have.
+  static void publish_memory(const Lease& lease);
+  static base::Status lower_memory(const Lease& lease, uint64_t memory_bytes);
   bool is_something_ending() const;
   // Tells the pool how much memory idle workers may take. It depends on what is promised.
   void tell_room();

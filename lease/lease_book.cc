@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/page_blocks.h"
 #include "config/quantity.h"
 #include "wire/assignment.h"
 
@@ -185,34 +186,73 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant_these(
   return granted;
 }
 
+Status LeaseBook::check_share(uint64_t lease_id, const wire::SliceGrant& slice,
+                              uint32_t share_millionths) const {
+  const uint32_t others = share_used(slice.gpu_index) - slice.share_millionths;
+  if (share_millionths <= kWholeGpu - others) return Status();
+  return Status(Code::kRefused,
+                "lease " + std::to_string(lease_id) + " cannot have " +
+                    format_fraction(share_millionths) + " of GPU " +
+                    std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
+                    format_fraction(others) +
+                    " of it. 'tendril ls' shows who; lower theirs first, or ask for "
+                    "at most " +
+                    format_fraction(kWholeGpu - others));
+}
+
+Status LeaseBook::check_memory(uint64_t lease_id, const wire::SliceGrant& slice,
+                               uint64_t memory_bytes) const {
+  const GpuRoom& room = rooms_[slice.gpu_index];
+  const uint64_t others = room.memory_promised_bytes - slice.memory_bytes;
+  const uint64_t most = room.memory_usable_bytes - std::min(others, room.memory_usable_bytes);
+  const std::string who = "lease " + std::to_string(lease_id) + " cannot have " +
+                          format_size(memory_bytes) + " on GPU " + std::to_string(slice.gpu_index) +
+                          " of host " + host_ + ": ";
+  if (memory_bytes < room.process_bytes + base::kGpuPageBytes) {
+    return Status(Code::kInvalid, who + "a process needs " +
+                                      format_size(room.process_bytes + base::kGpuPageBytes) +
+                                      " there before it allocates anything; ask for more");
+  }
+  // A lease that the book has overcommitted, since a warm worker took memory, may still shrink.
+  if (memory_bytes <= std::max(most, slice.memory_bytes)) return Status();
+  return Status(Code::kRefused, who + "others hold " + format_size(others) + " of " +
+                                    format_size(room.memory_usable_bytes) +
+                                    ". 'tendril ls' shows who; lower theirs first, or ask for at "
+                                    "most " +
+                                    format_size(most));
+}
+
 base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
-                                                              uint32_t share_millionths) {
+                                                              uint32_t share_millionths,
+                                                              uint64_t memory_bytes) {
   const auto found = leases_.find(lease_id);
   TENDRIL_CHECK(found != leases_.end());
-  if (share_millionths == 0 || share_millionths > kWholeGpu)
+  if (share_millionths > kWholeGpu || (share_millionths == 0 && memory_bytes == 0))
     return Status(Code::kInvalid, "a slice is more than nothing and at most one whole GPU");
   for (const auto& [slice, processors] : found->second) {
-    const uint32_t others = share_used(slice.gpu_index) - slice.share_millionths;
     if (slice.packed) {
       return Status(Code::kRefused,
                     "lease " + std::to_string(lease_id) + " is packed: its share of GPU " +
                         std::to_string(slice.gpu_index) +
-                        "'s processors was fixed when its processes started; take a new lease");
+                        "'s processors and memory was fixed when its processes started; take a "
+                        "new lease");
     }
-    if (share_millionths <= kWholeGpu - others) continue;
-    return Status(Code::kRefused,
-                  "lease " + std::to_string(lease_id) + " cannot have " +
-                      format_fraction(share_millionths) + " of GPU " +
-                      std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
-                      format_fraction(others) +
-                      " of it. 'tendril ls' shows who; lower theirs first, or ask for "
-                      "at most " +
-                      format_fraction(kWholeGpu - others));
+    Status fits;
+    if (share_millionths != 0) fits = check_share(lease_id, slice, share_millionths);
+    if (fits.ok() && memory_bytes != 0) fits = check_memory(lease_id, slice, memory_bytes);
+    if (!fits.ok()) return fits;
   }
   std::vector<wire::SliceGrant> changed;
   for (auto& [slice, processors] : found->second) {
-    rooms_[slice.gpu_index].share_promised_millionths += share_millionths - slice.share_millionths;
-    slice.share_millionths = share_millionths;
+    GpuRoom& room = rooms_[slice.gpu_index];
+    if (share_millionths != 0) {
+      room.share_promised_millionths += share_millionths - slice.share_millionths;
+      slice.share_millionths = share_millionths;
+    }
+    if (memory_bytes != 0) {
+      room.memory_promised_bytes += memory_bytes - slice.memory_bytes;
+      slice.memory_bytes = memory_bytes;
+    }
     changed.push_back(slice);
   }
   return changed;

@@ -38,8 +38,10 @@ class LeaseBook {
   // trusted. kInvalid: they can never be granted.
   base::Result<std::vector<wire::SliceGrant>> grant_these(
       uint64_t lease_id, const std::vector<wire::SliceGrant>& slices);
-  // Gives each slice of the lease this share, or changes none of them. Memory stays the same.
-  base::Result<std::vector<wire::SliceGrant>> change(uint64_t lease_id, uint32_t share_millionths);
+  // Gives each slice of the lease this share and this memory, or changes none of them. What is 0
+  // stays.
+  base::Result<std::vector<wire::SliceGrant>> change(uint64_t lease_id, uint32_t share_millionths,
+                                                     uint64_t memory_bytes);
   // Gives the slices back. Does nothing for an unknown id.
   void release(uint64_t lease_id);
 
@@ -71,6 +73,10 @@ class LeaseBook {
   // What the slice would be. kRefused: its GPU has no room now.
   base::Result<wire::SliceGrant> check_one(const wire::SliceGrant& wanted) const;
   void take(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices);
+  base::Status check_share(uint64_t lease_id, const wire::SliceGrant& slice,
+                           uint32_t share_millionths) const;
+  base::Status check_memory(uint64_t lease_id, const wire::SliceGrant& slice,
+                            uint64_t memory_bytes) const;
   uint32_t processors_for(const wire::SliceGrant& slice) const;
   std::string refusal(const wire::LeaseRequest& request, size_t found) const;
 

@@ -229,23 +229,45 @@ TEST(LeaseBook, AShareChangesWithinWhatIsFree) {
   LeaseBook book("box", {{16 * kGib, 0}, {16 * kGib, 0}});
   ASSERT_TRUE(book.grant(1, ask(2, 300'000, 0)).ok());
   ASSERT_TRUE(book.grant(2, ask(1, 500'000, 0)).ok());
-  const auto refused = book.change(1, 600'000);
+  const auto refused = book.change(1, 600'000, 0);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("at most 0.50"), std::string::npos)
       << refused.status().message();
   EXPECT_EQ(book.share_used(0), 800'000u);
   EXPECT_EQ(book.share_used(1), 300'000u);
-  auto changed = book.change(1, 500'000);
+  auto changed = book.change(1, 500'000, 0);
   ASSERT_TRUE(changed.ok());
   EXPECT_EQ((*changed)[1].share_millionths, 500'000u);
   EXPECT_EQ((*changed)[1].memory_bytes, 16 * kGib * 3 / 10 / (2 << 20) * (2 << 20));
   EXPECT_EQ(book.share_used(0), config::kWholeGpu);
-  EXPECT_EQ(book.change(1, 0).status().code(), base::Code::kInvalid);
-  EXPECT_EQ(book.change(1, config::kWholeGpu + 1).status().code(), base::Code::kInvalid);
-  ASSERT_TRUE(book.change(2, 1).ok());
+  EXPECT_EQ(book.change(1, 0, 0).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.change(1, config::kWholeGpu + 1, 0).status().code(), base::Code::kInvalid);
+  ASSERT_TRUE(book.change(2, 1, 0).ok());
   book.release(1);
   book.release(2);
   EXPECT_EQ(book.share_used(0) + book.share_used(1), 0u);
+}
+
+TEST(LeaseBook, MemoryChangesWithinWhatIsFree) {
+  LeaseBook book("box", {{16 * kGib, kGib}, {16 * kGib, kGib}});
+  ASSERT_TRUE(book.grant(1, ask(2, 300'000, 4 * kGib)).ok());
+  ASSERT_TRUE(book.grant(2, ask(1, 500'000, 6 * kGib)).ok());
+  const auto refused = book.change(1, 0, 11 * kGib);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("at most 10"), std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(book.memory_promised(0) + book.memory_promised(1), 14 * kGib) << "all or none";
+  EXPECT_EQ(book.change(1, 0, kGib).status().code(), base::Code::kInvalid) << "less than a process";
+  EXPECT_FALSE(book.change(1, 600'000, 5 * kGib).ok()) << "the share does not fit";
+  auto changed = book.change(1, 0, 10 * kGib);
+  ASSERT_TRUE(changed.ok());
+  EXPECT_EQ((*changed)[1].memory_bytes, 10 * kGib);
+  EXPECT_EQ((*changed)[1].share_millionths, 300'000u);
+  EXPECT_EQ(book.memory_promised(0), 16 * kGib);
+  ASSERT_TRUE(book.change(1, 0, 3 * kGib).ok());
+  EXPECT_TRUE(book.grant(3, ask(1, 100'000, 7 * kGib)).ok()) << "what it gave up is free";
+  for (const uint64_t lease : {1, 2, 3}) book.release(lease);
+  EXPECT_EQ(book.memory_promised(0) + book.memory_promised(1), 0u);
 }
 
 TEST(LeaseBook, TermsAreChecked) {

@@ -110,6 +110,11 @@ void Handler::begin(session::Message request, std::shared_ptr<const session::Fac
     case Request::kChange: {
       wire::ChangeRequest change;
       if (!request.read(&change)) return later.refuse(malformed());
+      if (change.memory_bytes != 0) {
+        return later.refuse(Status(Code::kUnsupported,
+                                   "a pool's lease keeps its memory, which the pool counts; take "
+                                   "a new lease"));
+      }
       return context_->core->command(visit(), command_of(change), std::move(later));
     }
     default:

@@ -146,6 +146,9 @@ inline constexpr uint32_t kTailBytesMax = 16u << 10;
 // slice's use is the sum of its row.
 inline constexpr uint32_t kTalliesMax = 64;
 struct AccountingPage {
+  // What each slice may use. tendrild writes it, and changes it while the lease lives. 0: see the
+  // assignment.
+  std::atomic<uint64_t> quota_bytes[kSlicesMax];
   std::atomic<uint64_t> used_bytes[kSlicesMax][kTalliesMax];
 };
 

@@ -201,6 +201,7 @@ void visit(V& v, ChangeRequest& m) {
   v.unless_empty(3, m.sets_policy);
   v.unless_empty(4, m.sets_priority);
   v(5, m.terms);
+  v.unless_empty(6, m.memory_bytes);
 }
 
 template <typename V>

@@ -376,13 +376,14 @@ inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
-// Values that are not set stay the same. Memory cannot be changed, because the program already
-// knows its size.
+// Values that are not set stay the same. A program that asked before how much memory its device has
+// goes on believing it.
 struct ChangeRequest {
   uint64_t lease_id = 0;
   uint32_t share_millionths = 0;  // of each slice; 0: not set
   bool sets_policy = false, sets_priority = false;
   LeaseTerms terms;
+  uint64_t memory_bytes = 0;  // of each slice; 0: not set
 };
 struct PingBody {
   uint64_t cookie = 0;

@@ -117,6 +117,11 @@ TEST(Control, WhatAChangeDoesNotSetIsNotSent) {
   EXPECT_TRUE(back.sets_policy);
   EXPECT_FALSE(back.sets_priority);
   EXPECT_EQ(back.terms.policy, SharePolicy::kCap);
+  EXPECT_EQ(back.memory_bytes, 0u);
+  change.memory_bytes = 5ull << 30;
+  body = encode(change);
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_EQ(back.memory_bytes, 5ull << 30);
 }
 
 // From an old client that knows no terms.

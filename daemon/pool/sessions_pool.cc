@@ -211,6 +211,7 @@ Status Sessions::hold_new(uint64_t term, const wire::Order& order, wire::OrderRe
                           uint64_t{order.expires_ms} * 1'000'000);
   if (!held.ok()) return held.status();
   lease->slices = held->slices;
+  publish_memory(*lease);
   // This server's own limits hold too. The pool has decided about the priority.
   const access::Decision limits = count_lease(lease.get(), share_of(lease->slices));
   if (!limits.allowed) {
@@ -270,7 +271,7 @@ Status Sessions::change_as_ordered(const wire::Order& order) {
   const wire::LeaseTerms terms = order.sets_terms ? order.terms : lease.terms;
   Status changed = lease::LeaseBook::check(terms);
   if (changed.ok() && lease.phase != wire::LeasePhase::kHeld)
-    changed = refit(&lease, order.share_millionths, terms);
+    changed = refit(&lease, order.share_millionths, 0, terms);
   if (!changed.ok()) return changed;
   const std::string text = base::printable(order.text, wire::kPoolTextBytesMax);
   if (!text.empty()) tell(lease, order.notice, text, order.in_s);

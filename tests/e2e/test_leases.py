@@ -4,11 +4,39 @@ test_shares.py has how much time tenants get."""
 
 import re
 import socket
+import subprocess
+import sys
 import unittest
 import urllib.request
 
 import harness
 from harness import PROGRAMS, Server, eventually, tendril
+
+
+# Takes pieces of 10 MiB until there are no more, says how many it has, and waits for a line: how
+# many it is to have then.
+TAKER = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+held, most = [], 1000
+while True:
+    while len(held) > most:
+        cuda.cuMemFree_v2(ctypes.c_uint64(held.pop()))
+    while len(held) < most:
+        result = cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(10 << 20))
+        if result != 0:
+            assert result == 2, result
+            break
+        held.append(address.value)
+    total = ctypes.c_size_t()
+    cuda.cuMemGetInfo_v2(None, ctypes.byref(total))
+    print(len(held), total.value >> 20, flush=True)
+    most = int(input())
+"""
 
 
 @harness.needs_client
@@ -93,6 +121,45 @@ class Leases(unittest.TestCase):
         status, _, err = tendril("lease", "set", "--server", self.server.endpoint, "4711", "--cap")
         self.assertEqual(status, 1)
         self.assertIn("no lease 4711", err)
+
+    def test_memory_changes_while_a_program_runs(self):
+        with Server() as server, subprocess.Popen(
+            [harness.TENDRIL, "run", "-m", "100M", "--", sys.executable, "-c", TAKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=harness.clean_environment(TENDRIL_SERVERS=server.endpoint),
+        ) as taker:
+
+            def taken(most=None):
+                if most is not None:
+                    taker.stdin.write(f"{most}\n")
+                    taker.stdin.flush()
+                return tuple(int(word) for word in taker.stdout.readline().split())
+
+            def change(*options):
+                return tendril("lease", "set", "--server", server.endpoint, "1", *options)
+
+            pieces, total = taken()
+            self.assertEqual(total, 100)
+            self.assertIn(pieces, (9, 10))
+            self.assertEqual(change("-m", "200M")[0], 0)
+            self.assertEqual(taken(1000), (pieces + 10, 200))
+            status, _, err = change("-m", "100M")
+            self.assertEqual(status, 1)
+            self.assertIn("let its programs free memory first", err)
+            self.assertEqual(taken(1000), (pieces + 10, 200), "refused: as it was")
+            self.assertEqual(taken(3), (3, 200))
+            self.assertEqual(change("-m", "100M", "-p", "0.1")[0], 0)
+            slices = server.leases()[0]["slices"]
+            self.assertEqual((slices[0]["memory_bytes"], slices[0]["share"]), (100 << 20, 0.1))
+            self.assertEqual(taken(1000), (pieces, 100))
+            status, _, err = change("-m", "900G")
+            self.assertEqual(status, 1)
+            self.assertIn("ask for at most", err)
+            self.assertEqual(change("-m", "0")[0], 2)
+            taker.stdin.close()
+            harness.end(taker)
 
     def test_metrics(self):
         text = self.metrics()

@@ -8,9 +8,9 @@ Charge::Charge(const wire::Assignment& assignment, wire::AccountingPage* account
     : assignment_(assignment), accounting_(accounting) {}
 
 uint64_t Charge::quota(uint32_t slot) const {
-  return slot < assignment_.slice_count && slot < wire::kSlicesMax
-             ? assignment_.slices[slot].memory_bytes
-             : 0;
+  if (slot >= assignment_.slice_count || slot >= wire::kSlicesMax) return 0;
+  const uint64_t now = accounting_ != nullptr ? accounting_->quota_bytes[slot].load() : 0;
+  return now != 0 ? now : assignment_.slices[slot].memory_bytes;
 }
 
 uint64_t Charge::context_bytes(uint32_t slot) const {
@@ -38,14 +38,14 @@ bool Charge::take(uint32_t slot, uint64_t bytes) {
 }
 
 bool Charge::try_take(uint32_t slot, uint64_t bytes) {
-  const uint64_t limit = quota(slot);
-  if (slot >= wire::kSlicesMax || bytes > limit) return false;
+  if (slot >= wire::kSlicesMax || bytes > quota(slot)) return false;
   // Charge first, then look at the sum, and undo if it is too high. Two workers at the limit may
-  // both be refused, but they never exceed the quota.
+  // both be refused, but they never exceed the quota. The quota is read after that, too: tendrild
+  // lowers it first, then looks at the sum.
   local_[slot] += bytes;
   const bool shared = accounting_ != nullptr && assignment_.tally < wire::kTalliesMax;
   if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);
-  if (used(slot) <= limit) return true;
+  if (used(slot) <= quota(slot)) return true;
   local_[slot] -= bytes;
   if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_sub(bytes);
   return false;
