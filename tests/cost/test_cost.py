@@ -179,8 +179,11 @@ class Cost(unittest.TestCase):
             self.hold("round_trips_per_step_of_stream_memory", round_trips)
             self.hold("calls_per_step_of_stream_memory", calls)
 
-    def test_device_memory_is_used_again_without_asking(self):
+    def test_memory_is_used_again_without_asking(self):
         with Server() as server:
+            for transport in ("tcp", "shm"):  # one of them is the step's own wait
+                _, round_trips, *_ = self.each_step(server, transport, "host_memory")
+                self.hold(f"round_trips_per_step_of_host_memory_{transport}", round_trips)
             for transport in ("tcp", "shm"):
                 calls, round_trips, *_ = self.each_step(server, transport, "device_memory")
                 self.hold(f"round_trips_per_step_of_device_memory_{transport}", round_trips)

@@ -158,7 +158,6 @@ class Leases(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("ask for at most", err)
             self.assertEqual(change("-m", "0")[0], 2)
-            taker.stdin.close()
             harness.end(taker)
 
     def test_metrics(self):

@@ -3,6 +3,7 @@
 #include "client/cuda/memory/device_heap.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 namespace tendril::client::cuda {
@@ -61,7 +62,7 @@ HeapPlace DeviceHeap::take_block(const Context* context, uint64_t bytes, bool ma
     *used = !fresh;
     const HeapPlace place = {block.address, block.bytes, false};
     keep_less(block.bytes);
-    blocks_.erase(blocks_.begin() + static_cast<ptrdiff_t>(i));
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
     return place;
   }
   return {};
@@ -144,7 +145,7 @@ void DeviceHeap::forget_blocks(const Context* context) {
   for (size_t i = blocks_.size(); i-- > 0;) {
     if (blocks_[i].context != context) continue;
     keep_less(blocks_[i].bytes);
-    blocks_.erase(blocks_.begin() + static_cast<ptrdiff_t>(i));
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   for (auto it = pinned_.begin(); it != pinned_.end();)
     it = it->second == context ? pinned_.erase(it) : std::next(it);

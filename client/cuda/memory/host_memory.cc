@@ -12,6 +12,7 @@
 #include <set>
 
 #include "client/common/log.h"
+#include "client/cuda/memory/kept_pages.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 
@@ -25,6 +26,8 @@ struct HostPlaces {
   // somebody else might get the page.
   base::Lock variables_lock;
   std::set<uint64_t> variable_pages;
+  base::Lock kept_lock;
+  KeptPages kept;
 };
 
 namespace {
@@ -123,14 +126,80 @@ void unmap_host(const Range& range) {
   unshare_pages(range.session, range.context, reinterpret_cast<void*>(range.base), range.bytes);
 }
 
+// Copies from portable memory may be on their way to any server.
+void settle_uploads(const Range& range) {
+  for (Session* session : process()->sessions) session->uploads.settle(range.base, range.bytes);
+}
+
+// Waits until no work of the context can use host memory that it was given.
+void wait_for_work(const Range& range) {
+  const uint64_t before = range.session->calls();
+  wire::cuda::context_synchronize_request request;
+  wire::cuda::context_synchronize_reply reply;
+  if (range.session->call(range.context, request, reply) == CUDA_SUCCESS &&
+      range.context != nullptr)
+    range.context->waited.store(before);
+  process()->reads.forget_context(range.context);
+}
+
+bool still_used(const KeptPages::Block& block) {
+  return !KeptPages::covered(block.calls, block.range.context->waited.load());
+}
+
+// Pages that the program has freed. If the GPU may still use them, pages that the worker has are
+// waited for: to make new ones takes as long.
+bool take_kept(Context* context, uint64_t bytes, Range* range) {
+  HostPlaces& places = process()->host_places.get();
+  const bool may_wait = process()->open_captures.load(std::memory_order_relaxed) == 0;
+  KeptPages::Block block;
+  {
+    const base::Locked held(places.kept_lock);
+    block = places.kept.take(context, bytes, [may_wait](const KeptPages::Block& one) {
+      return (one.range.shared && may_wait) || !still_used(one);
+    });
+  }
+  if (block.range.base == 0) return false;
+  if (still_used(block)) wait_for_work(block.range);
+  range->shared = block.range.shared;
+  range->base = block.range.base;
+  return true;
+}
+
+// The program has freed a range, which is in the map no more. Its pages wait for the next
+// allocation, and the oldest ones go.
+void keep_pages(const Range& range) {
+  settle_uploads(range);
+  HostPlaces& places = process()->host_places.get();
+  std::vector<KeptPages::Block> gone;
+  {
+    const base::Locked held(places.kept_lock);
+    places.kept.keep({range, range.session->calls()});
+    while (places.kept.full()) gone.push_back(places.kept.oldest());
+  }
+  for (const KeptPages::Block& block : gone) {
+    if (still_used(block)) wait_for_work(block.range);
+    unmap_host(block.range);
+  }
+}
+
+// Not memory that a server's copies still go to: their bytes come by its address.
+bool may_keep_pages(const Range& range) {
+  return range.context != nullptr && range.context->session == range.session &&
+         KeptPages::fits(range) && !mirror_known(range.base) &&
+         !process()->reads.pending(range.base, range.bytes) &&
+         !process()->memory_is_shared.load(std::memory_order_relaxed);
+}
+
 CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* context) {
   if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
-  void* memory = share_pages(context, bytes);
-  range.shared = memory != nullptr;
-  if (memory == nullptr) memory = place_private(bytes);
-  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  range.base = reinterpret_cast<uint64_t>(memory);
+  if (!take_kept(context, bytes, &range)) {
+    void* memory = share_pages(context, bytes);
+    range.shared = memory != nullptr;
+    if (memory == nullptr) memory = place_private(bytes);
+    if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    range.base = reinterpret_cast<uint64_t>(memory);
+  }
   range.bytes = bytes;
   range.kind = kind;
   range.context = context;
@@ -142,7 +211,7 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (kind == RangeKind::kPinned && !range.shared) process()->pinned_ranges.fetch_add(1);
-  *pp = memory;
+  *pp = reinterpret_cast<void*>(range.base);
   return CUDA_SUCCESS;
 }
 
@@ -151,11 +220,6 @@ Context* owner_of(void* p) {
   const bool known =
       process() != nullptr && process()->ranges.find(reinterpret_cast<uint64_t>(p), &range);
   return known ? range.context : nullptr;
-}
-
-// Copies from portable memory may be on their way to any server.
-void settle_uploads(const Range& range) {
-  for (Session* session : process()->sessions) session->uploads.settle(range.base, range.bytes);
 }
 
 CUresult host_range(void* p, Range* range) {
@@ -209,16 +273,19 @@ CUresult cuMemFreeHost(void* p) {
   TENDRIL_TRY(host_range(p, &range));
   if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p))
     return CUDA_ERROR_INVALID_VALUE;
-  // Copies into it may still be on their way.
-  wire::cuda::context_synchronize_request request;
-  wire::cuda::context_synchronize_reply reply;
-  (void)range.session->call(range.context, request, reply);
-  settle_uploads(range);
-  process()->reads.forget_context(range.context);
-  mirror_forget(range.context, range.base);
+  const bool keeps = may_keep_pages(range);
+  if (!keeps) {
+    // Copies into it may still be on their way.
+    wait_for_work(range);
+    settle_uploads(range);
+    mirror_forget(range.context, range.base);
+  }
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
   if (!range.shared) process()->pinned_ranges.fetch_sub(1);
-  unmap_host(range);
+  if (keeps)
+    keep_pages(range);
+  else
+    unmap_host(range);
   return CUDA_SUCCESS;
 }
 
@@ -306,13 +373,31 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult free_managed(const Range& managed) {
   Range range;
-  wire::cuda::context_synchronize_request request;
-  wire::cuda::context_synchronize_reply reply;
-  (void)managed.session->call(managed.context, request, reply);
-  mirror_forget(managed.context, managed.base);
+  const bool keeps = managed.shared && may_keep_pages(managed);
+  if (!keeps) {
+    wait_for_work(managed);
+    mirror_forget(managed.context, managed.base);
+  }
   if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
-  unmap_host(range);
+  if (keeps)
+    keep_pages(range);
+  else
+    unmap_host(range);
   return CUDA_SUCCESS;
+}
+
+void forget_kept_pages(const Context* context) {
+  HostPlaces& places = process()->host_places.get();
+  for (;;) {
+    KeptPages::Block block;
+    {
+      const base::Locked held(places.kept_lock);
+      block = places.kept.take_any(context);
+    }
+    if (block.range.base == 0) return;
+    block.range.context = nullptr;
+    unmap_host(block.range);
+  }
 }
 
 namespace {

@@ -108,6 +108,8 @@ CUresult register_pool_range(Context* context, uint64_t base, uint64_t bytes, ui
 // gives them up. Its `context` is the context that asked for them; null: that is gone.
 void* share_pages(Context* context, uint64_t bytes);
 void unshare_pages(Session* session, Context* context, void* memory, uint64_t bytes);
+// The context is gone, and no work of it can use freed host memory that waits here.
+void forget_kept_pages(const Context* context);
 // From now on GPUs reach the pinned, registered or managed range at its own address.
 CUresult map_host_range(Context* context, const Range& range);
 // Unified addressing: a program may give kernels the address of any pinned or registered memory.

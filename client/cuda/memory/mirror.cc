@@ -265,6 +265,14 @@ CUresult mirror_for_node(Session* session, Context* context, uint64_t address, u
   return mirror_create(session, context, range.base, range.bytes, use);
 }
 
+bool mirror_known(uint64_t base) {
+  Mirrors* set = mirrors();
+  if (process()->kernel_mirrors.load() + process()->graph_mirrors.load() == 0) return false;
+  const base::Locked held(set->lock);
+  const auto found = set->all.lower_bound({base, nullptr});
+  return found != set->all.end() && found->second.base == base;
+}
+
 void mirror_forget(Context* context, uint64_t base) {
   Mirrors* set = mirrors();
   if (process()->kernel_mirrors.load() + process()->graph_mirrors.load() == 0) return;

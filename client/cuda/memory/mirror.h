@@ -23,6 +23,8 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
 // reach that copy. It is dropped after the program has unmapped the memory.
 CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
                          uint32_t use);
+// Has any server a copy of the range at `base`?
+bool mirror_known(uint64_t base);
 // Drops every server's copy of the range at `base`.
 void mirror_forget(Context* context, uint64_t base);
 

@@ -2,7 +2,9 @@
 // Conformance of pinned, registered and mapped host memory, including kernels that read and write
 // it directly.
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -144,6 +146,26 @@ TEST_F(HostMemoryTest, DevicePointerErrors) {
   INVALID(cuMemHostGetDevicePointer_v2(nullptr, memory.data(), 0));
   INVALID(cuMemHostGetDevicePointer_v2(&address, memory.data(), 1));
   INVALID(cuMemHostGetDevicePointer_v2(&address, &local, 0));
+}
+
+TEST_F(HostMemoryTest, NewMemoryIsNotTouchedByWhatUsedItBefore) {
+  constexpr size_t kWords = 10'000;
+  Stream late;
+  Buffer ones(4 * kWords);
+  void *before = nullptr, *after = nullptr;
+  OK(cuMemsetD32_v2(ones, 1, kWords));
+  OK(cuCtxSynchronize());
+  OK(cuMemAllocHost_v2(&before, 4 * kWords));
+  OK(cuLaunchHostFunc(
+      late, [](void*) { usleep(30'000); }, nullptr));
+  OK(cuMemcpyDtoHAsync_v2(before, ones, 4 * kWords, late));
+  OK(cuMemFreeHost(before));
+  OK(cuMemAllocHost_v2(&after, 4 * kWords));
+  uint32_t* const words = static_cast<uint32_t*>(after);
+  std::fill_n(words, kWords, 2u);
+  OK(cuStreamSynchronize(late));
+  EXPECT_EQ(std::vector<uint32_t>(words, words + kWords), std::vector<uint32_t>(kWords, 2));
+  OK(cuMemFreeHost(after));
 }
 
 TEST_F(HostMemoryTest, KernelReadsHostMemory) {
