@@ -406,7 +406,8 @@ void RuleChecks::idle(const FakeLease& lease, const std::string& what, int64_t a
 // What made it so may be a lease that has not reached its server yet.
 void RuleChecks::was_over_quota(std::pair<uint32_t, uint32_t> key, const std::string& what) {
   const int64_t since_ns = world_->now_ns() - 10 * kMinute;
-  if (attempt_failed_ns_ > since_ns) return;
+  // What a silent server holds counts as held, whatever became of it there.
+  if (attempt_failed_ns_ > since_ns || !world_->away().empty()) return;
   world_->clock().in(20 * kSecond, [this, key, what, since_ns] {
     note_over_quota();
     const auto over = over_quota_ns_.find(key);

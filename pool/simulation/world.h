@@ -94,6 +94,7 @@ class World {
   size_t process_count() const { return options_.processes; }
   FakeProcess& process(size_t index) { return *processes_[index]; }
   bool schedules(size_t process) const;
+  std::vector<size_t> away() const;  // servers that do not reach the pool
   // The process that schedules now; of several, the one with the highest term. Null: none does.
   FakeProcess* scheduling();
   FakeClient* client(uint64_t id);
@@ -179,7 +180,6 @@ class World {
   void maintain();
   void move();
   void label();
-  std::vector<size_t> away() const;  // servers that do not reach the pool
   void cut(size_t server, int64_t for_ns);
   void command(const std::string& verb, std::vector<std::string> arguments,
                const std::string& body);
