@@ -221,7 +221,7 @@ class Life(Folders):
         policy = pathlib.Path(self.folder("policy"))
         policy.write_text('certificate_grace = "1s"\n', encoding="ascii")
         server = self.serve("a", "--policy", policy)
-        for name, lifetime in (("bob", "1h"), ("kim", "5s"), ("eve", "5s")):
+        for name, lifetime in (("bob", "1h"), ("kim", "8s"), ("eve", "8s")):
             self.joined(server, name, "a", name, "--lifetime", lifetime)
             if name == "eve":  # her machine does not reach the authority
                 issuer = next(pathlib.Path(self.folder("eve")).rglob("issuer"))
