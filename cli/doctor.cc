@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "api/nccl/version.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -53,6 +54,8 @@ class Checkup {
     if (check_transport()) check_bandwidth();
     return report_;
   }
+  // That the server lends; after `run`.
+  const std::vector<uint32_t>& nccl_versions() const { return nccl_versions_; }
 
  private:
   bool step(const char* name, bool good, const std::string& detail) {
@@ -73,6 +76,7 @@ class Checkup {
   std::string proof() const;
   void check_latency();
   bool check_driver();
+  void check_nccl(const wire::ListReply& list);
   bool check_transport();
   void check_bandwidth();
   int connect_error(const addrinfo& info, double* took_ms);
@@ -81,6 +85,7 @@ class Checkup {
   const session::ConnectOptions connect_;
   const DoctorOptions options_;
   view::DoctorReport report_;
+  std::vector<uint32_t> nccl_versions_;
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
   std::unique_ptr<session::Control> control_;
 };
@@ -199,6 +204,16 @@ void Checkup::check_latency() {
   figure("round_trip_p99_us", worst);
 }
 
+// What programs on several servers need. The report of all servers names the version they use.
+void Checkup::check_nccl(const wire::ListReply& list) {
+  std::string versions;
+  for (const uint32_t version : list.nccl_versions)
+    versions += (versions.empty() ? "" : ", ") + api::nccl::version_text(version);
+  nccl_versions_ = list.nccl_versions;
+  step("nccl", true,
+       versions.empty() ? "none, so no collectives with GPUs of other servers" : versions);
+}
+
 bool Checkup::check_driver() {
   auto list = control_->list();
   if (!list.ok()) return step("driver", false, list.status().message());
@@ -207,11 +222,14 @@ bool Checkup::check_driver() {
     names += (names.empty() ? "" : ", ") + view::safe(gpu.name);
     if (gpu.pageable_access) names += " (its kernels reach all memory of their worker process)";
   }
-  return step("driver", !list->gpus.empty(),
-              base::format("%s, CUDA %u.%u, %zu GPU%s: ", view::safe(list->driver).c_str(),
-                           list->driver_version / 1000, list->driver_version % 1000 / 10,
-                           list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
-                  names);
+  const bool fine =
+      step("driver", !list->gpus.empty(),
+           base::format("%s, CUDA %u.%u, %zu GPU%s: ", view::safe(list->driver).c_str(),
+                        list->driver_version / 1000, list->driver_version % 1000 / 10,
+                        list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
+               names);
+  check_nccl(*list);
+  return fine;
 }
 
 bool Checkup::check_transport() {
@@ -297,12 +315,20 @@ int doctor(const DoctorOptions& options) {
     printf("tendril %s, servers from %s\n", version_text(), servers.source.c_str());
   }
   std::vector<view::DoctorReport> reports;
+  std::vector<std::vector<uint32_t>> nccl_versions;
   bool healthy = true;
   for (const session::Endpoint& endpoint : servers.endpoints) {
-    reports.push_back(Checkup(endpoint, asked->connect, options).run());
+    Checkup checkup(endpoint, asked->connect, options);
+    reports.push_back(checkup.run());
+    nccl_versions.push_back(checkup.nccl_versions());
     healthy = healthy && reports.back().healthy;
     if (!options.json) print(reports.back());
   }
+  const uint32_t common = api::nccl::highest_common(nccl_versions);
+  if (!options.json && reports.size() > 1)
+    printf("Programs on all of these servers: %s\n",
+           common != 0 ? ("NCCL " + api::nccl::version_text(common)).c_str()
+                       : "no NCCL, because no version is on all of them");
   if (options.json) printf("%s\n", view::doctor_json(reports).c_str());
   return healthy ? 0 : kFailed;
 }

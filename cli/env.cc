@@ -120,12 +120,15 @@ int print_environment(const EnvOptions& options) {
   const base::Status asked = add_pool_variables(options.pool, &*variables);
   if (!asked.ok()) return complain(kUsage, asked);
   const std::string token = token_path(options);
+  const std::string nccl = nccl_to_preload(*client, servers->endpoints.size());
   if (options.docker) {
+    // The client's folder has another place in the container.
+    if (!nccl.empty())
+      variables->emplace_back("LD_PRELOAD", kContainerLibrary + nccl.substr(client->size()));
     print_docker(*variables, *client, token, *servers);
     return 0;
   }
   if (!token.empty()) variables->emplace_back("TENDRIL_TOKEN_FILE", token);
-  const std::string nccl = nccl_to_preload(*client, servers->endpoints.size());
   if (!nccl.empty())
     variables->emplace_back("LD_PRELOAD", prefixed_path(nccl, variable("LD_PRELOAD")));
   if (options.show_token && token.empty() && !variable("TENDRIL_TOKEN").empty()) {

@@ -199,8 +199,10 @@ void CommandLine::add_serve() {
   sub->add_option("--packed-control", o.packed_control,
                   "Control program of the multi-process service (default: nvidia-cuda-mps-control)")
       ->type_name("FILE");
-  sub->add_option("--nccl", o.nccl, "NCCL library for programs on several servers (default: none)")
-      ->type_name("FILE");
+  sub->add_option(
+         "--nccl", o.nccl,
+         "NCCL library, or a folder of them, for programs on several servers (default: none)")
+      ->type_name("FILE|FOLDER");
   sub->add_option("--context-memory", o.context_memory,
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");

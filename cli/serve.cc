@@ -69,7 +69,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.executable = options.worker;
   out.worker.driver = library_path(options.driver);
   out.worker.monitor = library_path(options.monitor);
-  out.worker.nccl = options.nccl.empty() ? "" : library_path(options.nccl);
+  out.worker.nccl_place = options.nccl.empty() ? "" : library_path(options.nccl);
   out.worker.warm_per_gpu = options.warm;
   out.worker.warm_total_max = options.warm_max;
   out.worker.warm_spare = options.warm_spare;

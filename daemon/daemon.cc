@@ -9,10 +9,12 @@
 #include <iterator>
 
 #include "access/guard.h"
+#include "api/nccl/version.h"
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/containment/learned_calls.h"
+#include "daemon/containment/network_bounds.h"
 #include "daemon/containment/pageable.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
@@ -49,6 +51,14 @@ size_t exported_descriptors_max() {
   return std::min<size_t>(limit.rlim_cur / 4, kMost);
 }
 
+// Nobody on other machines reaches this server.
+bool listens_on_loopback(const std::vector<std::string>& addresses) {
+  return std::all_of(addresses.begin(), addresses.end(), [](const std::string& address) {
+    return address.rfind("127.", 0) == 0 || address.rfind("localhost", 0) == 0 ||
+           address.rfind("::1", 0) == 0 || address.rfind("[::1]", 0) == 0;
+  });
+}
+
 class DaemonImpl : public Daemon {
  public:
   explicit DaemonImpl(DaemonOptions options) : options_(std::move(options)) {}
@@ -67,6 +77,7 @@ class DaemonImpl : public Daemon {
   Status open_front();
   Status open_gpus();
   Status open_workers();
+  void bound_networks();
   void bound_leases();
   lease::LeaseBook make_book() const;
   wire::ListReply list(const access::Principal* viewer, const wire::ListRequest& request);
@@ -84,6 +95,8 @@ class DaemonImpl : public Daemon {
   gpu::Inventory inventory_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Cgroups> groups_;
+  std::unique_ptr<NetworkBounds> network_bounds_;  // null: nothing bounds them
+  Networks networks_;                              // supervisor's thread
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Arbiter> arbiter_;
@@ -138,6 +151,7 @@ Status DaemonImpl::open_gpus() {
   auto inventory = probe(options_.isolation, &options_.worker);
   if (!inventory.ok()) return inventory.status();
   inventory_ = inventory.take();
+  options_.worker.nccl = inventory_.nccl;
   if (inventory_.apis.empty()) {
     return Status(Code::kMismatch, options_.worker.executable +
                                        " names no API that it serves; install tendrild and "
@@ -190,6 +204,27 @@ void DaemonImpl::bound_leases() {
   sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
 }
 
+// NCCL's workers reach this server and those that its operator named.
+void DaemonImpl::bound_networks() {
+  if (inventory_.nccl.empty()) return;
+  std::string versions;
+  for (const gpu::NcclFile& file : inventory_.nccl)
+    versions += (versions.empty() ? "" : ", ") + api::nccl::version_text(file.version);
+  log(Level::kInfo, "lends NCCL %s from '%s'", versions.c_str(),
+      options_.worker.nccl_place.c_str());
+  auto bounds = NetworkBounds::open(groups_ != nullptr ? groups_->folder() : "");
+  if (!bounds.ok()) {
+    log(Level::kWarning, "workers that use NCCL reach whatever this machine reaches by TCP: %s",
+        bounds.status().message().c_str());
+    return;
+  }
+  network_bounds_ = bounds.take();
+  sessions_->bound_networks_by([this](pid_t worker) {
+    return network_bounds_->enter(
+        worker, reachable_addresses(peers_->names(), listens_on_loopback(options_.listen)));
+  });
+}
+
 // The supervisor's thread, and what it needs to start workers.
 Status DaemonImpl::open_workers() {
   auto loop = EventLoop::create();
@@ -197,13 +232,10 @@ Status DaemonImpl::open_workers() {
   loop_ = loop.take();
   loop_->start();
   // It starts the workers.
-  const bool own_network =
-      options_.worker.isolation.kind == Isolation::Kind::kUsers && options_.worker.nccl.empty();
-  if (!options_.worker.nccl.empty())
-    log(Level::kInfo, "workers may use this machine's TCP network, for NCCL ('%s')",
-        options_.worker.nccl.c_str());
-  loop_->post([own_network] {
-    const Status away = own_network ? leave_network() : Status();
+  const bool own_network = options_.worker.isolation.kind == Isolation::Kind::kUsers;
+  options_.worker.networks = &networks_;
+  loop_->post([own_network, this] {
+    const Status away = own_network ? networks_.leave() : Status();
     if (!away.ok())
       log(Level::kInfo, "workers see this machine's network: %s", away.message().c_str());
     const Status inside = keep_children_inside();
@@ -275,6 +307,7 @@ Status DaemonImpl::prepare() {
   sessions_->keep_images_in(images_.get());
   sessions_->reach(peers_.get());
   bound_leases();
+  bound_networks();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.apis = served_apis();
@@ -341,6 +374,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
   reply.driver = inventory_.driver_path;
   reply.apis = served_apis();
   reply.driver_version = inventory_.driver_version;
+  reply.nccl_versions = nccl_versions(inventory_.nccl);
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     wire::GpuRecord gpu;
     gpu.index = device.index;

@@ -41,6 +41,8 @@ base::Result<gpu::Inventory> probe_as(const WorkerOptions& options,
                                       const std::vector<std::string>& more) {
   std::vector<std::string> arguments = worker_arguments(options, observer_slot(options));
   arguments.insert(arguments.begin(), "--probe");
+  if (!options.nccl_place.empty())
+    arguments.insert(arguments.end(), {"--nccl", options.nccl_place});
   arguments.insert(arguments.end(), more.begin(), more.end());
   base::Result<ChildOutput> output = run_child(options.executable, arguments, kProbeMaxMs);
   if (!output.ok()) return output.status();

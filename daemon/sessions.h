@@ -141,6 +141,11 @@ class Sessions {
   void keep_images_in(ImageStore* images) { images_ = images; }
   // What bounds a lease's part of the machine; null: nothing does. Before the first session.
   void bound_by(Cgroups* groups, uint64_t gpu_memory_bytes, uint64_t host_memory_bytes);
+  // What a worker for NCCL may reach is decided by `bound`, before its session begins. Before the
+  // first session.
+  void bound_networks_by(std::function<base::Status(pid_t worker)> bound) {
+    bound_network_ = std::move(bound);
+  }
 
   // Fills in shares and memory used per GPU, and the leases with what they use: those that
   // `request` asks for. `viewer`: for whom; it may not see everything. nullptr: for this server.
@@ -179,6 +184,7 @@ class Sessions {
     uint64_t began_ns = 0;
     uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
     bool expected = false;       // it is the first on its lease
+    bool networked = false;      // its worker may use NCCL
     // Passages for which a connection may come, by number (daemon/passages/).
     struct Offered {
       std::string key;
@@ -330,6 +336,7 @@ class Sessions {
   ImageStore* images_ = nullptr;
   Peers* peers_ = nullptr;
   Cgroups* groups_ = nullptr;
+  std::function<base::Status(pid_t)> bound_network_;
   uint64_t gpu_memory_bytes_ = 0, host_memory_bytes_ = 0;  // of this machine
   Arbiter* const arbiter_;
   access::Guard* const guard_;

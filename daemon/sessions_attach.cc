@@ -62,6 +62,7 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->lease_id = (*lease)->id;
   session->client = cleaned(request.client, (*lease)->owner);
   session->api = request.api;
+  session->networked = request.collectives && !pool_->nccl().empty();
   session->key.assign(reinterpret_cast<const char*>(connection.keys), connection.key_bytes);
   session->sealed = connection.sealed != 0;
   session->began_ns = base::now_ns();
@@ -198,6 +199,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   };
   wish.post = {slice.gpu_index, session->api};
   wish.expected = session->expected;
+  wish.networked = session->networked;
   wish.like = like.get();
   if (slice.packed) {
     auto seat = packed_->take();
@@ -207,7 +209,13 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     wish.packed_percent = packed_part;
   }
   auto worker = pool_->take(wish, std::move(uses), kWorkerWaitMs);
-  if (worker.ok()) bound(lease_id, worker->get());
+  Status bounded;
+  if (worker.ok()) {
+    bound(lease_id, worker->get());
+    if (session->networked && bound_network_)
+      (*worker)->visit([&](pid_t process) { bounded = bound_network_(process); });
+    if (!bounded.ok()) (*worker)->kill();
+  }
   Hold hold(mutex_);
   if (worker.ok()) session->worker = *worker;
   const auto lease = leases_.find(lease_id);
@@ -215,6 +223,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     lease->second->choosing_user = false;
     freed_.notify_all();
   }
+  if (!bounded.ok()) return bounded;
   return worker;
 }
 
@@ -269,6 +278,7 @@ base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
   reply.bulk_channels = session->channels_granted;
   reply.transports = session->answers;
   reply.sealed = session->sealed;
+  reply.nccl_versions = nccl_versions(pool_->nccl());
   if (session->descriptor.valid()) reply.descriptor_socket = descriptor_socket;
   return reply;
 }
@@ -283,6 +293,7 @@ base::Result<wire::AttachReply> Sessions::look(const wire::AttachRequest& reques
   }
   const Lease& lease = **found;
   wire::AttachReply reply;
+  reply.nccl_versions = nccl_versions(pool_->nccl());
   reply.lease = reply_of(lease);
   size_t bytes = 0;
   for (const wire::SliceGrant& slice : lease.slices) {

@@ -30,6 +30,16 @@ constexpr uint64_t kCrowdedNs = 1'000'000'000;
 // with too many starts the first context would be ready with the last.
 constexpr size_t kStartsAtOnce = 4;
 
+// Of a worker that may use NCCL.
+std::vector<std::string> network_arguments(const WorkerOptions& options) {
+  std::vector<std::string> arguments = {"--networked"};
+  for (const gpu::NcclFile& file : options.nccl) {
+    arguments.push_back("--nccl-file");
+    arguments.push_back(std::to_string(file.version) + "=" + file.path);
+  }
+  return arguments;
+}
+
 }  // namespace
 
 std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t slot) {
@@ -37,10 +47,6 @@ std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t
   if (!options.driver.empty()) {
     arguments.push_back("--driver");
     arguments.push_back(options.driver);
-  }
-  if (!options.nccl.empty()) {
-    arguments.push_back("--nccl");
-    arguments.push_back(options.nccl);
   }
   if (options.isolation.kind == Isolation::Kind::kUsers) {
     arguments.push_back("--user");
@@ -54,6 +60,12 @@ std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t
   }
   if (options.learned) arguments.push_back("--learn");
   return arguments;
+}
+
+std::vector<uint32_t> nccl_versions(const std::vector<gpu::NcclFile>& files) {
+  std::vector<uint32_t> versions;
+  for (const gpu::NcclFile& file : files) versions.push_back(file.version);
+  return versions;
 }
 
 WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_count)
@@ -189,16 +201,19 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
   std::unique_lock<std::mutex> hold(mutex_);
   if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
   Order order;
+  order.networked = wish.networked;
+  if (wish.networked) order.arguments = network_arguments(options_);
   if (!wish.packed_folder.empty()) {
     order.slot = packed_slot(options_);
-    order.arguments = {"--packed-folder", wish.packed_folder, "--packed-percent",
-                       std::to_string(wish.packed_percent)};
+    order.arguments.insert(order.arguments.end(),
+                           {"--packed-folder", wish.packed_folder, "--packed-percent",
+                            std::to_string(wish.packed_percent)});
   } else if (wish.like != nullptr && separates_users()) {
     order.slot = wish.like->slot();
   }
   const uint32_t gpu = wish.post.gpu;
   warm_api_[gpu] = wish.post.api;
-  const bool by_order = order.slot != kAnySlot;
+  const bool by_order = order.slot != kAnySlot || wish.networked;
   if (wish.expected) --expected_[gpu];
   taken_ns_.push_back(base::now_ns());
   if (taken_ns_.size() > kCrowd) taken_ns_.erase(taken_ns_.begin());
@@ -305,7 +320,7 @@ void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
     if (stopping_) return;
     if (entries_.size() >= options_.workers_max)
       slot = kAnySlot;
-    else if (order.number == 0)
+    else if (slot == kAnySlot)
       slot = free_slot();
     if (slot != kAnySlot) ++slots_[slot];
   }
@@ -334,8 +349,15 @@ void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
   };
   events.learned = options_.learned;
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
-  auto started =
-      WorkerProcess::start(loop_, options_.executable, arguments, post, slot, std::move(events));
+  base::Result<std::shared_ptr<WorkerProcess>> started(Status(Code::kInternal, ""));
+  const auto start = [&] {
+    started =
+        WorkerProcess::start(loop_, options_.executable, arguments, post, slot, std::move(events));
+  };
+  if (order.networked && options_.networks != nullptr)
+    options_.networks->in_machines(start);
+  else
+    start();
   std::lock_guard<std::mutex> hold(mutex_);
   if (!started.ok()) {
     --slots_[slot];

@@ -26,16 +26,19 @@
 #include "daemon/containment/isolation.h"
 #include "daemon/event_loop.h"
 #include "daemon/worker_process.h"
+#include "gpu/inventory.h"
 
 namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
-  std::vector<std::string> apis;  // that the workers serve; the first is kept warm from the start
-  std::string driver;             // empty: the system's
-  std::string monitor;            // the monitoring library; empty: the system's
-  std::string nccl;  // a library for collectives, whose workers have a network; empty: none
+  std::vector<std::string> apis;    // that the workers serve; the first is kept warm from the start
+  std::string driver;               // empty: the system's
+  std::string monitor;              // the monitoring library; empty: the system's
+  std::string nccl_place;           // where libraries for collectives are; empty: none are lent
+  std::vector<gpu::NcclFile> nccl;  // those that the probe found there
   Isolation isolation;
+  const Networks* networks = nullptr;  // null: there is only the machine's
   std::string calls;  // a file with system calls that the driver needs beyond ours; empty: none
   // If set, system calls that are on no list are allowed and reported. Supervisor's thread.
   std::function<void(const std::string& name)> learned;
@@ -54,6 +57,9 @@ inline uint32_t packed_slot(const WorkerOptions& options) { return options.worke
 inline uint32_t observer_slot(const WorkerOptions& options) { return options.workers_max + 1; }
 inline uint32_t user_count(const WorkerOptions& options) { return options.workers_max + 2; }
 
+// As replies say them.
+std::vector<uint32_t> nccl_versions(const std::vector<gpu::NcclFile>& files);
+
 class WorkerPool {
  public:
   WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_count);
@@ -70,17 +76,19 @@ class WorkerPool {
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
     std::function<void(const wire::TransportAnswers& answers, base::Fd fd)> answered;
   };
-  // What a session needs of its worker. Any idle worker at that post will do, unless `like` or
-  // `packed_folder` is set. Then a worker is started for this session.
+  // What a session needs of its worker. Any idle worker at that post will do, unless `like`,
+  // `networked` or `packed_folder` is set. Then a worker is started for this session.
   struct Wish {
     WorkerProcess::Post post;
     const WorkerProcess* like = nullptr;  // it must run as this worker's user
     std::string packed_folder;            // it must be a client of this server (packed_servers.h)
     uint32_t packed_percent = 100;        // then: its part of the GPU's processors
+    bool networked = false;               // it may use NCCL, so it is started for this session
     bool expected = false;                // expect() announced it
   };
   base::Result<std::shared_ptr<WorkerProcess>> take(const Wish& wish, Uses uses, int timeout_ms);
 
+  const std::vector<gpu::NcclFile>& nccl() const { return options_.nccl; }
   // Whether workers run as separate users, and which user a worker has. Equal numbers are equal
   // users.
   bool separates_users() const { return options_.isolation.kind == Isolation::Kind::kUsers; }
@@ -111,6 +119,7 @@ class WorkerPool {
     uint64_t number = 0;  // 0: a warm worker for any client
     uint32_t slot = kAnySlot;
     std::vector<std::string> arguments;
+    bool networked = false;
   };
   struct Waiter {
     WorkerProcess::Post post;

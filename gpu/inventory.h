@@ -42,6 +42,13 @@ struct ApiFacts {
 };
 inline constexpr size_t kApiFactsBytesMax = 8u << 10;
 
+// An NCCL library that the operator lends.
+struct NcclFile {
+  uint32_t version = 0;  // 22809 for 2.28.9
+  std::string path;
+};
+inline constexpr size_t kNcclFilesMax = 64;
+
 struct Inventory {
   std::string driver_path;
   uint32_t driver_version = 0;  // 13000 = 13.0
@@ -49,6 +56,7 @@ struct Inventory {
   // The worker process fills these in.
   std::vector<ApiRecord> apis;
   std::vector<ApiFacts> facts;
+  std::vector<NcclFile> nccl;  // the highest version first, each version once
 };
 
 // Loads the driver into this process. An empty path means the system's.

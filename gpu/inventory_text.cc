@@ -14,6 +14,7 @@ constexpr const char* kDriverLine = "tendril-driver";
 constexpr const char* kDeviceLine = "tendril-gpu";
 constexpr const char* kApiLine = "tendril-api";
 constexpr const char* kFactsLine = "tendril-facts";
+constexpr const char* kNcclLine = "tendril-nccl";
 constexpr size_t kApisMax = 64, kApiNameBytesMax = 32;
 
 std::string cleaned(const std::string& text) {
@@ -110,6 +111,16 @@ bool facts_from(const std::vector<std::string>& fields, ApiFacts* facts) {
   return from_hex(fields[3], &facts->facts, kApiFactsBytesMax);
 }
 
+bool nccl_from(const std::vector<std::string>& fields, NcclFile* file) {
+  uint64_t version = 0;
+  if (fields.size() < 3 || !number(fields[1], 9'999'999, &version) || fields[2].empty() ||
+      fields[2].size() > 4096)
+    return false;
+  file->version = static_cast<uint32_t>(version);
+  file->path = fields[2];
+  return true;
+}
+
 std::string digest_to_hex(uint64_t digest) {
   std::string bytes;
   for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(digest >> shift);
@@ -136,6 +147,10 @@ std::string inventory_to_text(const Inventory& inventory) {
   for (const ApiFacts& facts : inventory.facts) {
     text += std::string(kFactsLine) + '\t' + cleaned(facts.api) + '\t' + std::to_string(facts.gpu) +
             '\t' + to_hex(facts.facts) + '\n';
+  }
+  for (const NcclFile& file : inventory.nccl) {
+    text += std::string(kNcclLine) + '\t' + std::to_string(file.version) + '\t' +
+            cleaned(file.path) + '\n';
   }
   return text;
 }
@@ -176,6 +191,12 @@ base::Result<Inventory> inventory_from_text(const std::string& text) {
                             "the probe's line about an API's view of a GPU is malformed");
       }
       inventory.facts.push_back(std::move(facts));
+    } else if (fields[0] == kNcclLine) {
+      NcclFile file;
+      if (!nccl_from(fields, &file) || inventory.nccl.size() >= kNcclFilesMax) {
+        return base::Status(base::Code::kInvalid, "the probe's line about NCCL is malformed");
+      }
+      inventory.nccl.push_back(std::move(file));
     }
   }
   if (!driver_seen) {

@@ -22,6 +22,7 @@ Inventory two_apis() {
   inventory.devices.push_back(device);
   inventory.apis = {{"cuda", 0x0123456789abcdefu}, {"tiny", 1}};
   inventory.facts = {{"cuda", 0, std::string("\0\n\xff", 3) + std::string(2000, 'x')}};
+  inventory.nccl = {{22809, "/opt/nccl/libnccl.so.2.28.9"}, {22705, "/opt/nccl/libnccl.so.2.27.5"}};
   return inventory;
 }
 
@@ -36,6 +37,9 @@ TEST(InventoryText, ThereAndBack) {
   EXPECT_TRUE(read->devices[0].pageable_access);
   EXPECT_EQ(read->devices[0].compute_capability, 90u);
   ASSERT_EQ(read->apis.size(), 2u);
+  ASSERT_EQ(read->nccl.size(), 2u);
+  EXPECT_EQ(read->nccl[0].version, 22809u);
+  EXPECT_EQ(read->nccl[1].path, "/opt/nccl/libnccl.so.2.27.5");
   EXPECT_EQ(read->apis[0].name, "cuda");
   EXPECT_EQ(read->apis[0].digest, 0x0123456789abcdefu);
   EXPECT_EQ(read->apis[1].digest, 1u);

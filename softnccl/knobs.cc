@@ -3,9 +3,11 @@
 #include "softnccl/knobs.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -84,6 +86,16 @@ Knobs read_knobs(const std::function<const char*(const char*)>& variable, std::s
   return read;
 }
 
+// A copy of this library that is named libnccl.so.2.27.5 is that version.
+static void take_version_of_file(Knobs* read) {
+  Dl_info info;
+  unsigned major = 0, minor = 0, patch = 0;
+  if (dladdr(reinterpret_cast<const void*>(&read_knobs), &info) == 0) return;
+  const char* name = std::strrchr(info.dli_fname, '/');
+  if (name != nullptr && std::sscanf(name, "/libnccl.so.%u.%u.%u", &major, &minor, &patch) == 3)
+    read->version = static_cast<int>(major * 10'000 + minor * 100 + patch);
+}
+
 const Knobs& knobs() {
   static const Knobs& all = *[] {
     std::string problem;
@@ -91,6 +103,7 @@ const Knobs& knobs() {
       return std::getenv((std::string("TENDRIL_SOFTNCCL_") + name).c_str());
     };
     auto* made = new Knobs(read_knobs(variable, &problem));
+    if (variable("VERSION") == nullptr) take_version_of_file(made);
     if (!problem.empty())
       std::fprintf(stderr, "softnccl: knobs that do not parse are left out: %s\n", problem.c_str());
     return made;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that make, ask and end communicators. See bodies.h.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -75,6 +76,9 @@ ncclResult_t init(ncclComm_t* handle, int ranks, int rank, int id_count, const n
   *handle = nullptr;
   bool blocking = true;
   Place place;
+  const char* algorithm = std::getenv("NCCL_ALGO");
+  if (algorithm != nullptr && std::strcmp(algorithm, "ring") != 0)
+    return error(ncclInvalidUsage, std::string("NCCL_ALGO names no algorithm: ") + algorithm);
   if (ncclResult_t bad = blocking_of(config, true, &blocking)) return bad;
   if (ncclResult_t bad = current_place(&place)) return bad;
   group_start();

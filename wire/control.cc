@@ -103,6 +103,7 @@ void visit(V& v, ListReply& m) {
   v(9, m.apis);
   v.unless_empty(10, m.more_leases);
   v.unless_empty(11, m.more_sessions);
+  v(12, m.nccl_versions);
 }
 
 template <typename V>
@@ -160,6 +161,7 @@ void visit(V& v, AttachRequest& m) {
   v(9, m.transports);
   v.unless_empty(10, m.insists_on_sealing);
   v.unless_empty(11, m.only_looks);
+  v.unless_empty(12, m.collectives);
 }
 
 template <typename V>
@@ -172,6 +174,7 @@ void visit(V& v, AttachReply& m) {
   v(6, m.transports);
   v.unless_empty(7, m.sealed);
   v(8, m.facts);
+  v(9, m.nccl_versions);
 }
 
 template <typename V>
@@ -337,7 +340,8 @@ static bool sensible(const AttachReply& reply) {
     if (facts.size() > kDeviceFactsBytesMax) return false;
     bytes += facts.size();
   }
-  return bytes <= kFactsBytesMax && sensible(reply.transports);
+  return bytes <= kFactsBytesMax && reply.nccl_versions.size() <= kNcclVersionsMax &&
+         sensible(reply.transports);
 }
 
 // A hello must name its range of versions.

@@ -258,6 +258,7 @@ struct ListReply {
   uint64_t now_ns = 0;  // the server's clock when this was written; used to compute rates
   std::vector<ApiRecord> apis;
   bool more_leases = false, more_sessions = false;
+  std::vector<uint32_t> nccl_versions;  // that it lends, as 22809 for 2.28.9; the highest first
 };
 
 // Why a request waits. Sent any number of times before its answer, to clients that said they hear
@@ -310,6 +311,8 @@ struct AttachRequest {
   bool insists_on_sealing = false;  // it wants no session whose data travel in clear
   // Asks only what the lease's devices are. No session begins.
   bool only_looks = false;
+  // The program may work with GPUs of other servers (NCCL), so its worker needs a network.
+  bool collectives = false;
 };
 
 struct AttachReply {
@@ -325,7 +328,9 @@ struct AttachReply {
   // For one that only looks: what the API says of each slice's device, in its own words. Empty: the
   // server cannot say it without a session.
   std::vector<std::string> facts;
+  std::vector<uint32_t> nccl_versions;  // as in ListReply
 };
+inline constexpr size_t kNcclVersionsMax = 64;
 // Of one device. An answer inside a handshake has 64 KiB for all.
 inline constexpr size_t kDeviceFactsBytesMax = 8u << 10, kFactsBytesMax = 48u << 10;
 

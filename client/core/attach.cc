@@ -123,6 +123,7 @@ wire::AttachRequest Attaching::attach_request(const config::Server& server, uint
   request.client = request.lease.client;
   request.api = api_.name;
   request.api_digest = api_.digest;
+  request.collectives = api_.collectives;
   return request;
 }
 
@@ -138,6 +139,7 @@ bool Attaching::expect(const config::Server& server) {
   Session* session = newcomers_->create();
   session->index = sessions_;
   session->endpoint = server.endpoint;
+  session->nccl_versions = seen->nccl_versions;
   const int devices = newcomers_->expect(session, *seen);
   if (devices < 0) return false;
   log(LogLevel::kInfo, "%s has %d device(s) for this program", server.endpoint.c_str(), devices);
@@ -177,6 +179,7 @@ base::Result<session::Attached> Attaching::connect(const config::Server& server,
 base::Status Attaching::open(Session* session, session::Attached* attached) {
   static_cast<void>(session->lane.release());  // of an attempt before this one
   session->window = std::move(attached->window);
+  session->nccl_versions = attached->reply.nccl_versions;
   session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
                                       attached->bulk.size(), session);
   const int devices = session->lane != nullptr ? newcomers_->greet(session) : -1;

@@ -17,8 +17,9 @@ namespace tendril::client::core {
 
 // Client and server must agree on both.
 struct ApiIdentity {
-  const char* name;  // "cuda"
-  uint64_t digest;   // of its messages (generated: kSchemaDigest)
+  const char* name;          // "cuda"
+  uint64_t digest;           // of its messages (generated: kSchemaDigest)
+  bool collectives = false;  // the program may work with GPUs of other servers
 };
 
 class Newcomers {

@@ -25,6 +25,7 @@ class Session : public session::LaneEvents {
  public:
   uint32_t index = 0;    // among the sessions of this process and API, in device order
   std::string endpoint;  // as the user wrote it
+  std::vector<uint32_t> nccl_versions;  // that the server lends
   std::unique_ptr<session::Lane> lane;
   transport::HostWindow window;  // valid when the server is on this host
   // Numbers event records and other things whose completion is remembered.

@@ -12,6 +12,7 @@
 #include "client/core/attach.h"
 #include "client/core/attachment.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/nccl/door.h"
 #include "client/cuda/observe/stats.h"
 #include "config/configuration.h"
 #include "wire/assignment.h"
@@ -191,8 +192,9 @@ CUresult attach_process() {
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
   process->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
   g_attachment.set(process);  // look-ups during attach need it
-  process->attaching = new core::Attaching({wire::cuda::kApiName, wire::cuda::kSchemaDigest},
-                                           *configuration, new CudaNewcomers(process), true);
+  process->attaching =
+      new core::Attaching({wire::cuda::kApiName, wire::cuda::kSchemaDigest, nccl_is_ours()},
+                          *configuration, new CudaNewcomers(process), true);
   const base::Status attached = process->attaching->begin();
   if (!attached.ok()) {
     log_once(LogLevel::kError, "%s", attached.message().c_str());

@@ -115,6 +115,7 @@ class Session final : public core::Calls<Results> {
   // (client/cuda/memory/export_handle.cc).
   uint8_t server_id[16] = {};
   std::atomic<bool> server_known{false};
+  std::atomic<bool> nccl_open{false};   // the worker has opened NCCL for it (nccl/door.cc)
   std::atomic<uint64_t> code_bytes{0};  // of images that the server's store did not have
   FreedBlocks freed;                    // blocks whose frees the worker does not know yet
   DeviceHeap heap;                      // what the program's device memory is cut from

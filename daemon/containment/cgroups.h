@@ -32,6 +32,8 @@ class Cgroups {
   void remove(uint64_t lease_id);
   // For the log: "memory, pids, cpu, io", or what of these there is.
   const std::string& controllers() const { return controllers_; }
+  // Of the group that all leases' groups are in.
+  const std::string& folder() const { return top_; }
 
  private:
   Cgroups(std::string base, std::string top) : base_(std::move(base)), top_(std::move(top)) {}

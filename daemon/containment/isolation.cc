@@ -3,14 +3,18 @@
 #include "daemon/containment/isolation.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <memory>
 
+#include "base/check.h"
 #include "base/landlock.h"
+#include "daemon/log.h"
 
 namespace tendril::daemon {
 namespace {
@@ -101,9 +105,23 @@ std::string describe(const Isolation& isolation) {
   return text;
 }
 
-Status leave_network() {
-  if (unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0) return Status();
-  return base::errno_status(Code::kUnsupported, "cannot make a network namespace", errno);
+Status Networks::leave() {
+  constexpr const char* kNetwork = "/proc/thread-self/ns/net";
+  base::Fd machines(open(kNetwork, O_RDONLY | O_CLOEXEC));
+  if (!machines.valid() || unshare(CLONE_NEWNET | CLONE_NEWIPC) != 0)
+    return base::errno_status(Code::kUnsupported, "cannot make a network namespace", errno);
+  machines_ = std::move(machines);
+  own_.reset(open(kNetwork, O_RDONLY | O_CLOEXEC));
+  return Status();
+}
+
+void Networks::in_machines(const std::function<void()>& start) const {
+  const bool elsewhere = machines_.valid() && own_.valid();
+  if (elsewhere && setns(machines_.get(), CLONE_NEWNET) != 0)
+    log(Level::kError, "a worker for NCCL gets no network: %s", strerror(errno));
+  start();
+  // Workers that come next must not be in the machine's network.
+  if (elsewhere) TENDRIL_CHECK(setns(own_.get(), CLONE_NEWNET) == 0);
 }
 
 Status keep_children_inside() {

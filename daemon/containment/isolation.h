@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace tendril::daemon {
@@ -37,10 +39,20 @@ base::Status refuse_weak_isolation(const std::string& why);
 // One line for the log, about what holds here.
 std::string describe(const Isolation& isolation);
 
-// The calling thread and the processes that it starts from now on have a network of their own,
-// without any interface that is up, and System V objects and message queues of their own. The
-// processes see each other: drivers pass each other descriptors over abstract sockets. Needs root.
-base::Status leave_network();
+// The networks of the supervisor's thread, which calls this.
+class Networks {
+ public:
+  // The calling thread and the processes that it starts from now on have a network of their own,
+  // without any interface that is up, and System V objects and message queues of their own. The
+  // processes see each other: drivers pass each other descriptors over abstract sockets. Needs
+  // root.
+  base::Status leave();
+  // What `start` starts is in the machine's network.
+  void in_machines(const std::function<void()>& start) const;
+
+ private:
+  base::Fd machines_, own_;  // of the network namespaces; not valid: it has not left
+};
 
 // The processes that the calling thread starts from now on cannot reach abstract sockets of other
 // programs, or signal them. Fails where the kernel is too old.

@@ -5,11 +5,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/nccl_abi.gen.h"
 #include "base/result.h"
+#include "gpu/inventory.h"
 
 namespace tendril::gpu {
+
+// The NCCL libraries at `path`: a file, or a folder that has files whose names begin with libnccl,
+// or folders with such files. The highest version first, each version once. Opens all of them, so
+// this is for the probe. An error says why there is none.
+base::Result<std::vector<NcclFile>> find_nccl(const std::string& path);
 
 class Nccl {
  public:

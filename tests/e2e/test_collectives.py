@@ -33,14 +33,14 @@ class OnTwoServers(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
         cls.addClassCleanup(cls.folder.cleanup)
 
-    def passes(self, *command):
+    def passes(self, *command, servers=None):
         status, output, problems = tendril(
             "run",
             "-n",
             "4",
             "--",
             *(str(word) for word in command),
-            server=self.both,
+            server=servers or self.both,
             timeout=120,
             TENDRIL_TRANSPORT="tcp",
             PYTHONDONTWRITEBYTECODE="1",
@@ -60,10 +60,30 @@ class OnTwoServers(unittest.TestCase):
 
     def test_scenarios(self):
         for scenario in edges.SCENARIOS:
-            # It is about the library in the process.
-            if scenario != edges.many:
-                with self.subTest(scenario=scenario.__name__):
-                    self.script("edges.py", scenario.__name__)
+            with self.subTest(scenario=scenario.__name__):
+                self.script("edges.py", scenario.__name__)
+
+    def test_two_jobs_at_once_on_shared_slices(self):
+        steps = [sys.executable, FOLDER / "training.py"]
+        jobs = [
+            harness.start("run", "-n", "4", "-p", "0.4", "--", *command, server=self.both)
+            for command in ([*steps, "ddp", "2"], [*steps, "tp", "4", "graph"])
+        ]
+        for job in jobs:
+            self.addCleanup(harness.end, job)
+            output = job.stdout.read()
+            self.assertIn("PASS", output)
+            self.assertEqual(job.wait(60), 0, output)
+
+    def test_four_servers(self):
+        four = [Server("--nccl", SOFTNCCL, gpus=1, warm=0) for _ in range(4)]
+        for server in four:
+            self.addCleanup(server.stop)
+        table = pathlib.Path(self.folder.name, "table")
+        table.write_text(model.cases(4, whole=False), encoding="ascii")
+        for mode in ("all", "processes"):
+            with self.subTest(mode=mode):
+                self.passes(CHECK, table, mode, servers=four)
 
     def test_training_equals_one_process(self):
         for kind in ("ddp", "fsdp", "tp"):

@@ -2,6 +2,7 @@
 """GPUs of several servers in one program: with which servers its processes are, and when."""
 
 import ast
+import json
 import os
 import pathlib
 import shutil
@@ -575,6 +576,12 @@ class Nccl(TwoServers):
 
     OPTIONS, GPUS = ("--nccl", SOFTNCCL), 2
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.spare = Server(*cls.OPTIONS, gpus=1, warm=0)
+        cls.addClassCleanup(cls.spare.stop)
+
     def passes(self, text, *arguments):
         run = self.python(NCCL + text + '\ntell("passed")\n', *arguments)
         output = run.stdout.read()
@@ -694,6 +701,161 @@ os._exit(0)
             os.kill(worker, signal.SIGKILL)
         self.go_on("together")
         self.assertIn("passed", run.stdout.read())
+
+    def test_a_dead_server_is_told_to_the_other_ranks(self):
+        """While a rank waits inside of a collective. Its own ranks are told, too."""
+        with Server(*self.OPTIONS, gpus=1, warm=0) as doomed:
+            run = self.python(
+                NCCL + """
+ranks = all_here(2)
+group([one.all_reduce for one in ranks])
+ranks[0].read()
+works(ranks[0].all_reduce())
+step("waiting")
+end = time.monotonic() + 5
+while not all(one.state() == 6 for one in ranks) and time.monotonic() < end:
+    time.sleep(0.02)
+assert [one.state() for one in ranks] == [6, 6], [one.state() for one in ranks]
+for one in ranks:
+    nccl.ncclCommAbort(one.comm)
+tell("passed")
+os._exit(0)
+""",
+                "-n",
+                "2",
+                server=[self.spare, doomed],
+            )
+            self.comes_to(run, "waiting")
+            doomed.kill()
+            self.go_on("waiting")
+            self.assertIn("passed", run.stdout.read())
+
+    def test_a_step_costs_the_client_the_same_bytes_whatever_the_size(self):
+        """And far less than a megabyte."""
+
+        def step_bytes(count):
+            run = self.python(
+                NCCL.replace("COUNT = 7, 0, 1000", f"COUNT = 7, 0, {count}") + """
+ranks = all_here(4)
+def steps():
+    for _ in range(10):
+        group([one.all_reduce for one in ranks])
+    for one in ranks:
+        one.enter()
+        must(cuda.cuStreamSynchronize(one.stream))
+steps()
+step("before")
+steps()
+step("after")
+""",
+                "-n",
+                "4",
+            )
+            seen = []
+            for name in ("before", "after"):
+                self.comes_to(run, name)
+                out = harness.tendril("top", "--once", "--json", server=self.both)[1]
+                lists = json.loads(out)["servers"]
+                sessions = [one for each in lists for one in each["sessions"]]
+                seen.append(sum(one["bytes_to_gpu"] + one["bytes_from_gpu"] for one in sessions))
+                self.go_on(name)
+            self.assertEqual(run.wait(20), 0)
+            return (seen[1] - seen[0]) / 10
+
+        small, large = step_bytes(1000), step_bytes(1_000_000)
+        self.assertGreater(small, 0)
+        self.assertLess(large, 20_000)
+        self.assertLess(abs(large - small), 2_000)
+
+    def test_a_communicator_is_charged_to_its_slice(self):
+        """Until it is destroyed, by what is said to be its cost."""
+        costs = {"TENDRIL_WORKER_NCCL_MB": "100"}
+        with Server(*self.OPTIONS, memory=1 << 30, environment=costs) as one:
+            with Server(*self.OPTIONS, memory=1 << 30, environment=costs) as other:
+                run = self.python(
+                    NCCL + """
+def free():
+    sizes = c_size_t(), c_size_t()
+    must(cuda.cuMemGetInfo_v2(byref(sizes[0]), byref(sizes[1])))
+    return sizes[0].value
+me = Rank(0, 0)
+before, comms = free(), []
+def more():
+    me.comm = c_void_p()
+    result = me.begin(1, new_id())
+    comms.append(me.comm)
+    return result
+works(more())
+assert before - free() == 100 << 20, (before, free())
+while more() == 0:
+    assert len(comms) < 20
+assert b"no memory for another communicator" in nccl.ncclGetLastError(None)
+left = free()
+assert left < 100 << 20, left
+block = ctypes.c_uint64()
+for comm in comms[:-1]:
+    works(nccl.ncclCommDestroy(comm))
+assert free() == before, (before, free())
+tell("passed")
+""",
+                    "-n",
+                    "2",
+                    server=[one, other],
+                )
+                output = run.stdout.read()
+                self.assertEqual((run.wait(20), output.strip()), (0, "passed"), output)
+
+    def test_servers_agree_on_the_highest_version_that_all_have(self):
+        def folder(*versions):
+            path = pathlib.Path(tempfile.mkdtemp(prefix="tendril-nccl-", dir=self.folder))
+            for version in versions:
+                shutil.copy(SOFTNCCL, path / f"libnccl.so.{version}")
+            path.chmod(0o755)
+            return path
+
+        os.chmod(self.folder, 0o755)
+        ask = "version = c_int()\nresult = nccl.ncclGetVersion(byref(version))\n"
+        options = {"gpus": 1, "warm": 0}
+        with Server("--nccl", folder("2.27.5", "2.28.9", "2.26.2"), **options) as one:
+            with Server("--nccl", folder("2.26.2", "2.27.5", "2.30.1"), **options) as other:
+                run = self.python(
+                    NCCL + ask + """
+works(result)
+assert version.value == 22705, version.value
+ranks = all_here(2)
+group([one.all_reduce for one in ranks])
+assert all(one.read() == expected(2) for one in ranks)
+tell("passed")
+""",
+                    "-n",
+                    "2",
+                    server=[one, other],
+                    TENDRIL_LOG="info",
+                )
+                output = run.stdout.read()
+                self.assertEqual(run.wait(20), 0, output)
+                self.assertIn("NCCL 2.27.5, which all 2 servers have", output)
+                servers = f"{one.endpoint},{other.endpoint}"
+                done = harness.tendril("doctor", "--no-attach", TENDRIL_SERVERS=servers)
+                self.assertIn("2.28.9, 2.27.5, 2.26.2", done[1])
+                self.assertIn("all of these servers: NCCL 2.27.5", done[1])
+                # Of the program's variables NCCL gets those that choose how it works.
+                run = self.python(
+                    NCCL + "me = Rank(0, 0)\nassert me.begin(1, new_id()) == 5\n"
+                    "tell(nccl.ncclGetLastError(None).decode())",
+                    "-n",
+                    "2",
+                    server=[one, other],
+                    NCCL_ALGO="abacus",
+                )
+                self.assertIn("names no algorithm: abacus", run.stdout.read())
+                self.assertEqual(run.wait(20), 0)
+            with Server("--nccl", folder("2.30.1"), **options) as other:
+                run = self.python(
+                    NCCL + ask + "assert result == 5, result", "-n", "2", server=[one, other]
+                )
+                self.assertIn("no version of NCCL in common", run.stdout.read())
+                self.assertEqual(run.wait(20), 0)
 
     def test_a_server_without_nccl_says_so(self):
         with Server() as near, Server() as far:

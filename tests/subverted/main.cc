@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A worker that has been taken over: it serves nobody, and tries everything. See README.md.
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -166,9 +167,58 @@ void try_programs() {
   attempt("perf", [] { return syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); });
 }
 
+// Connected within half a second: 0.
+long reaches(const sockaddr_in& address) {
+  const int near = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (near < 0) return -1;
+  if (connect(near, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+      errno != EINPROGRESS)
+    return -1;
+  pollfd wait = {near, POLLOUT, 0};
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  if (poll(&wait, 1, 500) != 1) return -1;
+  getsockopt(near, SOL_SOCKET, SO_ERROR, &error, &bytes);
+  return error == 0 ? 0 : -1;
+}
+
+sockaddr_in address_of(const char* host, const std::string& port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(strtoul(port.c_str(), nullptr, 10)));
+  inet_pton(AF_INET, host, &address.sin_addr);
+  return address;
+}
+
+// A worker that may use NCCL: the servers that were named are this machine's 127.0.0.1.
+void try_network_of_nccl() {
+  attempt("no contact with a named server", [] {
+    sockaddr_in own = address_of("127.0.0.1", "0");
+    socklen_t bytes = sizeof own;
+    const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(far, reinterpret_cast<sockaddr*>(&own), bytes) != 0 || listen(far, 1) != 0 ||
+        getsockname(far, reinterpret_cast<sockaddr*>(&own), &bytes) != 0)
+      return 0L;
+    return reaches(own) == 0 ? -1L : 0L;
+  });
+  attempt("a server that was not named",
+          [] { return reaches(address_of("127.0.0.2", setting("TENDRIL_WORKER_ELSEWHERE"))); });
+  attempt("a service of this machine",
+          [] { return reaches(address_of("127.0.0.1", setting("TENDRIL_WORKER_SERVICE"))); });
+  attempt("UDP", [] {
+    const sockaddr_in address = address_of("127.0.0.1", "53000");
+    const int near = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return sendto(near, "x", 1, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  });
+}
+
 void try_sockets() {
-  attempt("TCP", [] { return socket(AF_INET, SOCK_STREAM, 0); });
-  attempt("TCP over IPv6", [] { return socket(AF_INET6, SOCK_STREAM, 0); });
+  if (setting("TENDRIL_WORKER_NETWORK") == "nccl") {
+    try_network_of_nccl();
+  } else {
+    attempt("TCP", [] { return socket(AF_INET, SOCK_STREAM, 0); });
+    attempt("TCP over IPv6", [] { return socket(AF_INET6, SOCK_STREAM, 0); });
+  }
   attempt("raw packets", [] { return socket(AF_PACKET, SOCK_RAW, 0); });
   attempt("the hypervisor", [] { return socket(AF_VSOCK, SOCK_STREAM, 0); });
   // Not in user namespaces, one for each worker: drivers' processes would not find each other.

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,14 @@ from harness import BUILD, DRIVER, PROGRAMS, Server, eventually, start, tendril 
 WORKER = BUILD / "bin" / "tendril_subverted_worker"
 SOMEBODY = 12345
 FEWEST = 45  # attempts
+
+
+def free_port_below_32768():
+    for port in range(21000, 21100):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no port is free")
 
 
 class Subverted(unittest.TestCase):
@@ -36,10 +45,15 @@ class Subverted(unittest.TestCase):
     def tearDown(self):
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def attempts(self, server):
+    def attempts(self, server, **environment):
         """Attaches a program and returns what the worker tried."""
         program = start(
-            "run", "--", PROGRAMS / "vector_add", server=server, TENDRIL_TOKEN_FILE=str(self.token)
+            "run",
+            "--",
+            PROGRAMS / "vector_add",
+            server=server,
+            TENDRIL_TOKEN_FILE=str(self.token),
+            **environment,
         )
         try:
             eventually(lambda: "attempts are over" in server.log(), 60, "the end of the attempts")
@@ -64,6 +78,35 @@ class Subverted(unittest.TestCase):
         ) as server:
             attempts = self.attempts(server)
             self.assertIn("see the machine's network", [what for what, _, _ in attempts])
+            self.holds(attempts)
+
+    def test_with_a_network_for_nccl(self):
+        """It reaches TCP of the servers that were named, and no services there."""
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        elsewhere = socket.create_server(("127.0.0.2", 0))
+        service = socket.create_server(("127.0.0.1", free_port_below_32768()))
+        self.addCleanup(elsewhere.close)
+        self.addCleanup(service.close)
+        with Server(
+            "--worker",
+            str(WORKER),
+            "--images",
+            str(self.store),
+            "--nccl",
+            BUILD / "lib" / "libtendril-softnccl.so",
+            environment=self.environment
+            | {
+                "TENDRIL_WORKER_NETWORK": "nccl",
+                "TENDRIL_WORKER_ELSEWHERE": str(elsewhere.getsockname()[1]),
+                "TENDRIL_WORKER_SERVICE": str(service.getsockname()[1]),
+            },
+        ) as server:
+            if "whatever this machine reaches" in server.log():
+                self.skipTest("this kernel, or this container, does not bound a worker's network")
+            ours = str(harness.CLIENT.parent / "nccl" / "libnccl.so.2")
+            attempts = self.attempts(server, LD_PRELOAD=ours)
+            self.assertIn("a server that was not named", [what for what, _, _ in attempts])
             self.holds(attempts)
 
     def test_in_a_namespace(self):

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "gpu/inventory.h"
 #include "session/lane/service.h"
 #include "transport/host_window.h"
 #include "wire/assignment.h"
@@ -28,8 +30,8 @@ class Worker {
   // What the API says of one GPU to programs that have no session yet. Empty: nothing.
   virtual std::string facts(uint32_t /*gpu_index*/) { return {}; }
 
-  // Opens the operator's library for collectives, from the file at `path`.
-  virtual base::Status open_collectives(const std::string& /*path*/) { return {}; }
+  // The operator's libraries for collectives. A session may open one of them.
+  virtual void lend_collectives(std::vector<gpu::NcclFile> /*libraries*/) {}
 
   // Memory for the slots of bulk transfers. It is pinned once a context exists, and lives as long
   // as the worker.

@@ -4,7 +4,6 @@
 
 #include "api/cuda_messages.gen.h"
 #include "gpu/cuda/driver.h"
-#include "gpu/nccl/library.h"
 #include "worker/core/hardware_slices.h"
 #include "worker/core/slot_memory.h"
 #include "worker/cuda/device_facts.h"
@@ -36,11 +35,8 @@ class CudaWorker final : public Worker {
 
   std::string facts(uint32_t gpu_index) override { return device_facts(*driver_, gpu_index); }
 
-  base::Status open_collectives(const std::string& path) override {
-    auto library = gpu::Nccl::open(path);
-    if (!library.ok()) return library.status();
-    nccl_ = library.take();
-    return {};
+  void lend_collectives(std::vector<gpu::NcclFile> libraries) override {
+    nccl_ = std::move(libraries);
   }
 
   session::SlotPool slot_pool() override {
@@ -56,7 +52,7 @@ class CudaWorker final : public Worker {
     // is gone.
     executor_ = std::make_unique<Executor>(driver_.get(), service, assignment, accounting,
                                            std::move(window), exports, turns);
-    if (nccl_ != nullptr) executor_->offer(std::move(nccl_));
+    if (!nccl_.empty()) executor_->offer(std::move(nccl_));
     return executor_->run();
   }
 
@@ -73,7 +69,7 @@ class CudaWorker final : public Worker {
   }
 
   std::unique_ptr<gpu::Driver> driver_;
-  std::unique_ptr<gpu::Nccl> nccl_;
+  std::vector<gpu::NcclFile> nccl_;
   std::unique_ptr<Executor> executor_;
   SlotMemory slots_;
   bool pinned_ = false;

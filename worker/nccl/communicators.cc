@@ -96,12 +96,10 @@ Communicators::~Communicators() {
 bool Communicators::run(uint64_t caller, std::vector<Work> work, std::string extra,
                         std::function<void(const Answer&)> done) {
   const Hold hold(mutex_);
+  if (callers_.count(caller) == 0 && callers_.size() >= kCallersMax && !dismiss_idle_caller())
+    return false;
   std::shared_ptr<Caller>& place = callers_[caller];
   if (place == nullptr) {
-    if (callers_.size() > kCallersMax) {
-      callers_.erase(caller);
-      return false;
-    }
     place = std::make_shared<Caller>();
     ++threads_;
     std::thread([this, caller, place] { serve(caller, place); }).detach();
@@ -111,18 +109,34 @@ bool Communicators::run(uint64_t caller, std::vector<Work> work, std::string ext
   return true;
 }
 
+// With the lock held. A program may make many threads one after another. False: all have work.
+bool Communicators::dismiss_idle_caller() {
+  for (auto at = callers_.begin(); at != callers_.end(); ++at) {
+    Caller& caller = *at->second;
+    if (caller.busy || !caller.jobs.empty()) continue;
+    caller.dismissed = true;
+    caller.woken.notify_one();
+    callers_.erase(at);
+    return true;
+  }
+  return false;
+}
+
 void Communicators::serve(uint64_t number, const std::shared_ptr<Caller>& caller) {
   Hold hold(mutex_);
   for (;;) {
-    caller->woken.wait_for(hold, kIdle, [&] { return !caller->jobs.empty() || ending_; });
+    caller->woken.wait_for(hold, kIdle,
+                           [&] { return !caller->jobs.empty() || caller->dismissed || ending_; });
     if (caller->jobs.empty()) break;
     const Job job = std::move(caller->jobs.front());
     caller->jobs.erase(caller->jobs.begin());
+    caller->busy = true;
     hold.unlock();
     job.done(perform(job));
     hold.lock();
+    caller->busy = false;
   }
-  callers_.erase(number);
+  if (!caller->dismissed) callers_.erase(number);
   --threads_;
   ended_.notify_all();
 }

@@ -48,6 +48,7 @@ class Communicators {
   ncclResult_t state(uint64_t communicator, int* rank, int* ranks);
   // Aborts on a thread of its own, because that waits for the GPU and for NCCL's threads.
   void abort(uint64_t communicator, std::function<void(ncclResult_t)> done);
+  bool knows(uint64_t communicator) { return find(communicator) != nullptr; }
   // The context of a communicator; null: there is none of that name.
   CUcontext context_of(uint64_t communicator);
 
@@ -65,10 +66,12 @@ class Communicators {
   struct Caller {
     std::condition_variable woken;
     std::vector<Job> jobs;
+    bool busy = false, dismissed = false;
   };
   struct Group;
   using Hold = std::unique_lock<std::mutex>;
 
+  bool dismiss_idle_caller();
   void serve(uint64_t number, const std::shared_ptr<Caller>& caller);
   Answer perform(const Job& job);
   ncclResult_t give(const Work& work, const std::string& extra, Group* group, Answer* answer);

@@ -2,14 +2,25 @@
 // See operations.h.
 #include "worker/nccl/operations.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "api/nccl/version.h"
 #include "api/nccl_handlers.gen.h"
+#include "base/text.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/nccl/variables.h"
 
 namespace tendril::worker::nccl {
 namespace {
 
 using api::nccl::Element;
 using api::nccl::What;
+
+// What NCCL takes for a communicator, until its allocations are counted: 544 MB for two ranks and
+// 688 MB for more were seen, without connections.
+constexpr uint32_t kCommunicatorMegabytes = 1024;
 
 template <typename Reply>
 void reply_to(session::Service* service, uint32_t reply_id, const Reply& reply) {
@@ -38,16 +49,21 @@ bool resolve(Executor& executor, const Element& element, Work* work) {
   return scope.ok();
 }
 
+const cuda::WorkerContext* owner_of(Executor& executor, CUcontext context) {
+  const cuda::WorkerContext* owner = nullptr;
+  executor.session().contexts().for_each([&](cuda::WorkerContext& each) {
+    if (each.context == context) owner = &each;
+  });
+  return owner;
+}
+
 // Collectives are work for the GPU's processors. False: the session is over.
 bool pass_gate(Executor& executor, const std::vector<Work>& all) {
   cuda::Executor& session = executor.session();
   for (const Work& work : all) {
     if (!is_collective(work.element.what)) continue;
-    const CUcontext context = executor.communicators().context_of(work.element.communicator);
-    const cuda::WorkerContext* owner = nullptr;
-    session.contexts().for_each([&](cuda::WorkerContext& each) {
-      if (each.context == context) owner = &each;
-    });
+    const CUcontext context = executor.communicators()->context_of(work.element.communicator);
+    const cuda::WorkerContext* owner = owner_of(executor, context);
     if (owner != nullptr && !session.gate().may_work(
                                 owner, work.stream, static_cast<uint64_t>(wire::nccl::Op::nccl_run),
                                 work.element.count))
@@ -56,10 +72,97 @@ bool pass_gate(Executor& executor, const std::vector<Work>& all) {
   return true;
 }
 
+// Charges those that come to be. False: a slice has no room; then nothing is charged.
+bool charge_all(Executor& executor, const std::vector<Work>& all) {
+  std::vector<uint64_t> charged;
+  for (const Work& work : all) {
+    const Element& element = work.element;
+    const bool begins = element.what == What::kInit;
+    const uint64_t made = begins ? element.communicator : element.made;
+    const bool parts = element.what == What::kSplit || element.what == What::kShrink;
+    if (!begins && (!parts || made == 0)) continue;
+    const CUcontext context =
+        begins ? work.context : executor.communicators()->context_of(element.communicator);
+    const cuda::WorkerContext* owner = owner_of(executor, context);
+    if (owner == nullptr || executor.charge(made, owner)) {
+      charged.push_back(made);
+      continue;
+    }
+    executor.ended(charged);
+    executor.give_back();
+    return false;
+  }
+  return true;
+}
+
+// Those of a group's communicators that are no more when it is done.
+std::vector<uint64_t> gone_after(Communicators* communicators, const std::vector<Element>& all) {
+  std::vector<uint64_t> gone;
+  for (const Element& element : all) {
+    for (const uint64_t each : {element.communicator, element.made}) {
+      if (each != 0 && element.what < What::kRegister && !communicators->knows(each))
+        gone.push_back(each);
+    }
+  }
+  return gone;
+}
+
 }  // namespace
 
-Executor::Executor(cuda::Executor* session, std::unique_ptr<gpu::Nccl> library)
-    : session_(session), communicators_(std::move(library), &session->driver()) {}
+Executor::Executor(cuda::Executor* session, std::vector<gpu::NcclFile> libraries)
+    : session_(session), libraries_(std::move(libraries)) {}
+
+ncclResult_t Executor::open(uint32_t version, std::string* why) {
+  if (communicators_ != nullptr) {
+    const bool same = static_cast<uint32_t>(communicators_->version()) == version;
+    if (!same) *why = "this session uses another version of NCCL already";
+    return same ? ncclSuccess : ncclInvalidUsage;
+  }
+  for (const gpu::NcclFile& each : libraries_) {
+    if (each.version != version) continue;
+    auto library = gpu::Nccl::open(each.path);
+    if (!library.ok()) {
+      *why = library.status().message();
+      return ncclSystemError;
+    }
+    communicators_ = std::make_unique<Communicators>(library.take(), &session_->driver());
+    on_sight_.store(communicators_.get(), std::memory_order_release);
+    return ncclSuccess;
+  }
+  *why = "this server has no NCCL " + api::nccl::version_text(version);
+  return ncclInvalidUsage;
+}
+
+bool Executor::charge(uint64_t communicator, const cuda::WorkerContext* context) {
+  Charge& slices = session_->charge();
+  const bool has_costs = slices.context_bytes(context->slot) != 0;
+  const uint64_t bytes =
+      uint64_t{base::env_u32("TENDRIL_WORKER_NCCL_MB", has_costs ? kCommunicatorMegabytes : 0)}
+      << 20;
+  if (bytes == 0 || charges_.count(communicator) != 0) return true;
+  const uint64_t key = slices.hold(context->slot, bytes, context);
+  if (key == 0) return false;
+  charges_[communicator] = key;
+  return true;
+}
+
+void Executor::ended(const std::vector<uint64_t>& communicators) {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  ended_.insert(ended_.end(), communicators.begin(), communicators.end());
+  any_ended_.store(!ended_.empty(), std::memory_order_release);
+}
+
+void Executor::give_back() {
+  if (!any_ended_.exchange(false, std::memory_order_acquire)) return;
+  const std::lock_guard<std::mutex> hold(mutex_);
+  for (const uint64_t communicator : ended_) {
+    const auto found = charges_.find(communicator);
+    if (found == charges_.end()) continue;
+    session_->charge().release(found->second);
+    charges_.erase(found);
+  }
+  ended_.clear();
+}
 
 bool Executor::serve(const session::Call& call) { return dispatch(*this, call); }
 
@@ -68,25 +171,35 @@ bool Executor::take_on_sight(const session::Call& call) {
   if (static_cast<wire::nccl::Op>(call.opcode) != wire::nccl::Op::nccl_abort ||
       !wire::read_message(request, call.body, call.bytes))
     return false;
+  Communicators* const all = on_sight_.load(std::memory_order_acquire);
+  if (all == nullptr) return false;
   const uint32_t reply_id = call.reply_id;
-  communicators_.abort(request.communicator, [this, reply_id](ncclResult_t result) {
-    wire::nccl::nccl_abort_reply reply;
-    reply.result = result;
-    reply_to(&session_->service(), reply_id, reply);
-  });
+  all->abort(request.communicator,
+             [this, reply_id, communicator = request.communicator](ncclResult_t result) {
+               ended({communicator});
+               wire::nccl::nccl_abort_reply reply;
+               reply.result = result;
+               reply_to(&session_->service(), reply_id, reply);
+             });
   return true;
 }
 
 ncclResult_t handle(Executor& executor, const wire::nccl::nccl_open_request& request,
                     wire::nccl::nccl_open_reply& reply) {
   if (request.digest != wire::nccl::kSchemaDigest) return ncclInvalidUsage;
-  reply.version = static_cast<uint32_t>(executor.communicators().version());
+  set_variables(allowed_variables(request.variables.data, request.variables.count));
+  set_variables(own_variables(executor.session().assignment().server_id, getuid()));
+  std::string& why = executor.why();
+  why.clear();
+  reply.result = executor.open(request.version, &why);
+  reply.text = bytes_of(why);
   return ncclSuccess;
 }
 
 ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& request,
                     wire::nccl::nccl_run_reply& reply) {
   reply.result = ncclInvalidArgument;
+  if (executor.communicators() == nullptr) return ncclInvalidUsage;
   std::vector<Element> elements;
   if (!read_work(request.work.data, request.work.count, request.extra.count, &elements))
     return ncclSuccess;
@@ -95,9 +208,16 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& requ
     if (!resolve(executor, elements[i], &work[i])) return ncclSuccess;
   }
   if (!pass_gate(executor, work)) return ncclSuccess;
+  if (!charge_all(executor, work)) {
+    reply.result = ncclUnhandledCudaError;
+    executor.why() = "the slice has no memory for another communicator; take a larger one (-m)";
+    reply.text = bytes_of(executor.why());
+    return ncclSuccess;
+  }
   session::Service* service = &executor.session().service();
   const uint32_t reply_id = executor.session().call().reply_id;
-  const auto done = [service, reply_id](const Answer& answer) {
+  const auto done = [service, reply_id, &executor, elements](const Answer& answer) {
+    executor.ended(gone_after(executor.communicators(), elements));
     wire::nccl::nccl_run_reply late;
     late.result = answer.result;
     late.text = bytes_of(answer.text);
@@ -105,7 +225,7 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& requ
     reply_to(service, reply_id, late);
   };
   std::string extra(reinterpret_cast<const char*>(request.extra.data), request.extra.count);
-  if (executor.communicators().run(request.caller, std::move(work), std::move(extra), done))
+  if (executor.communicators()->run(request.caller, std::move(work), std::move(extra), done))
     executor.session().replies().take_over();
   else
     reply.result = ncclInternalError;
@@ -114,13 +234,15 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& requ
 
 ncclResult_t handle(Executor& executor, const wire::nccl::nccl_state_request& request,
                     wire::nccl::nccl_state_reply& reply) {
-  reply.result = executor.communicators().state(request.communicator, &reply.rank, &reply.ranks);
+  if (executor.communicators() == nullptr) return ncclInvalidUsage;
+  reply.result = executor.communicators()->state(request.communicator, &reply.rank, &reply.ranks);
   return ncclSuccess;
 }
 
 // For one that nobody took on sight.
 ncclResult_t handle(Executor& executor, const wire::nccl::nccl_abort_request&,
                     wire::nccl::nccl_abort_reply&) {
+  if (executor.communicators() == nullptr) return ncclInvalidUsage;
   executor.session().replies().take_over();
   executor.take_on_sight(executor.session().call());
   return ncclSuccess;

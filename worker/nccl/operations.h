@@ -4,7 +4,12 @@
 // `take_on_sight` on any.
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "api/nccl_messages.gen.h"
 #include "worker/cuda/executor/executor.h"
@@ -17,7 +22,20 @@ inline constexpr uint16_t kFirstOpcode = 0x4000;
 
 class Executor {
  public:
-  Executor(cuda::Executor* session, std::unique_ptr<gpu::Nccl> library);
+  Executor(cuda::Executor* session, std::vector<gpu::NcclFile> libraries);
+
+  // Opens the library of that version, once. `why`: what went wrong, for people.
+  ncclResult_t open(uint32_t version, std::string* why);
+  // Charges the slice for a communicator that begins in the context, and gives the charge back when
+  // the communicator has ended. False: the slice has no room.
+  bool charge(uint64_t communicator, const cuda::WorkerContext* context);
+  // Any thread. `give_back`, before the session's next call, gives back their charges.
+  void ended(const std::vector<uint64_t>& communicators);
+  void give_back();
+
+  std::string& why() { return why_; }  // lives until the answer has been sent
+  // Null before that.
+  Communicators* communicators() { return communicators_.get(); }
 
   // False: the call is malformed.
   bool serve(const session::Call& call);
@@ -25,7 +43,6 @@ class Executor {
   bool take_on_sight(const session::Call& call);
 
   cuda::Executor& session() { return *session_; }
-  Communicators& communicators() { return communicators_; }
   template <typename Reply>
   void answer(const session::Call& call, ncclResult_t result, const Reply& message) {
     session_->replies().answer(call, result, message);
@@ -33,7 +50,15 @@ class Executor {
 
  private:
   cuda::Executor* const session_;
-  Communicators communicators_;
+  const std::vector<gpu::NcclFile> libraries_;
+  std::string why_;
+  std::map<uint64_t, uint64_t> charges_;  // by communicator
+  std::mutex mutex_;
+  std::vector<uint64_t> ended_;  // guarded by mutex_
+  std::atomic<bool> any_ended_{false};
+  // Calls are taken on sight on another thread, and only after the client has an answer to `open`.
+  std::unique_ptr<Communicators> communicators_;
+  std::atomic<Communicators*> on_sight_{nullptr};
 };
 
 // Generated. False: the message is malformed.

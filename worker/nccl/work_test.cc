@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "api/nccl/variables.h"
+#include "worker/nccl/variables.h"
 #include "worker/nccl/work.h"
 
 namespace tendril::worker::nccl {
@@ -105,6 +107,17 @@ TEST(NcclWork, PointersOfAConfigurationPointHereOrNowhere) {
   Configuration none;
   read_configuration(Element(), name, &none);
   EXPECT_EQ(none.of_communicator(), nullptr);
+}
+
+TEST(NcclWork, OnlySomeVariablesAreTheProgramsToChoose) {
+  const std::string sent = std::string("NCCL_ALGO=Ring") + '\0' + "NCCL_NET_PLUGIN=/tmp/x.so" +
+                           '\0' + "NCCL_DEBUG_FILE=/tmp/x" + '\0' + "NCCL_PROTO=\x01" + '\0' +
+                           "NCCL_DEBUG" + '\0' + "LD_PRELOAD=x" + '\0' + "NCCL_NTHREADS=64";
+  EXPECT_EQ(allowed_variables(reinterpret_cast<const uint8_t*>(sent.data()), sent.size()),
+            (Variables{{"NCCL_ALGO", "Ring"}, {"NCCL_NTHREADS", "64"}}));
+  const std::string much(api::nccl::kVariablesBytesMax + 1, 'x');
+  EXPECT_TRUE(
+      allowed_variables(reinterpret_cast<const uint8_t*>(much.data()), much.size()).empty());
 }
 
 }  // namespace

@@ -12,9 +12,11 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gpu/inventory.h"
 #include "gpu/monitor.h"
+#include "gpu/nccl/library.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
 #include "worker/process/control.h"
@@ -29,9 +31,12 @@ constexpr unsigned kSampleSeconds = 2;
 
 struct Arguments {
   bool probe = false, monitor = false, bare = false, own_namespace = false, learn = false;
+  bool networked = false;
   std::string calls;
   std::string api = "cuda", driver, monitor_library;
-  std::string packed_folder, packed_percent, nccl;
+  std::string packed_folder, packed_percent;
+  std::string nccl_place;           // where a probe looks for NCCL
+  std::vector<gpu::NcclFile> nccl;  // what a worker may open
   pid_t parent = 0;
   uint32_t user = 0, gpu = 0;
 };
@@ -42,6 +47,7 @@ bool* find_switch(const std::string& name, Arguments* out) {
   if (name == "--bare") return &out->bare;
   if (name == "--own-namespace") return &out->own_namespace;
   if (name == "--learn") return &out->learn;
+  if (name == "--networked") return &out->networked;
   return nullptr;
 }
 
@@ -67,7 +73,12 @@ bool parse(int argc, char** argv, Arguments* out) {
     } else if (name == "--packed-percent") {
       out->packed_percent = argv[++i];
     } else if (name == "--nccl") {
-      out->nccl = argv[++i];
+      out->nccl_place = argv[++i];
+    } else if (name == "--nccl-file") {  // VERSION=PATH
+      char* path = nullptr;
+      const auto version = static_cast<uint32_t>(strtoul(argv[++i], &path, 10));
+      if (*path != '=') return false;
+      out->nccl.push_back({version, path + 1});
     } else if (name == "--calls") {
       out->calls = argv[++i];
     } else if (name == "--gpu") {
@@ -97,6 +108,11 @@ int run_probe(const Arguments& arguments, const std::vector<Api>& apis) {
     }
     // Its library stays open, as the driver does.
     static_cast<void>(worker->release());
+  }
+  if (!arguments.nccl_place.empty()) {
+    auto nccl = gpu::find_nccl(arguments.nccl_place);
+    if (!nccl.ok()) return fail(nccl.status());
+    inventory->nccl = nccl.take();
   }
   fputs(gpu::inventory_to_text(*inventory).c_str(), stdout);
   return fflush(stdout) == 0 ? 0 : 1;
@@ -144,10 +160,13 @@ Confinement confinement(const Arguments& arguments) {
   wanted.parent = arguments.parent;
   wanted.user = arguments.user;
   wanted.own_namespace = arguments.own_namespace;
-  wanted.networked = !arguments.nccl.empty();
+  wanted.networked = arguments.networked;
   // With a user of one lease, other tenants' files there are another's.
   wanted.shares_files = arguments.user != 0 || !arguments.packed_folder.empty();
-  for (const std::string& library : {arguments.driver, arguments.monitor_library, arguments.nccl}) {
+  std::vector<std::string> libraries = {arguments.driver, arguments.monitor_library,
+                                        arguments.nccl_place};
+  for (const gpu::NcclFile& file : arguments.nccl) libraries.push_back(file.path);
+  for (const std::string& library : libraries) {
     const size_t end = library.rfind('/');
     if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));
   }
@@ -177,7 +196,7 @@ base::Status close_filter(const Arguments& arguments, std::vector<std::string> e
   Calls calls;
   calls.driver = arguments.driver;
   calls.extra = std::move(extra);
-  calls.networked = !arguments.nccl.empty();
+  calls.networked = arguments.networked;
   if (arguments.learn) calls.learned = [link](const std::string& name) { link->say_learned(name); };
   return lock_down(calls);
 }
@@ -193,7 +212,7 @@ int run_worker(const Arguments& arguments, const std::vector<Api>& apis,
   auto worker = (*api)->create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);
-  if (status.ok() && !arguments.nccl.empty()) status = (*worker)->open_collectives(arguments.nccl);
+  (*worker)->lend_collectives(arguments.nccl);
   if (!status.ok()) return fail(status);
   Recording recording = open_recordings();
   static DaemonLink link(kControlDescriptor);  // threads use it until the process ends

@@ -3,18 +3,26 @@
 #include "client/cuda/nccl/door.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <string>
 #include <vector>
 
+#include "api/nccl/variables.h"
+#include "api/nccl/version.h"
 #include "api/nccl_messages.gen.h"
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
+
+// Exported by our libnccl.so.2. Null where the loader has found no such library.
+extern "C" __attribute__((weak)) const char ncclTendrilMark;
 
 namespace tendril::client::cuda {
 namespace {
 
 using api::nccl::Element;
+using api::nccl::version_text;
 using api::nccl::What;
 
 // What NCCL answers where the driver or the session failed.
@@ -38,7 +46,8 @@ void explain(char* text, size_t bytes, const Session* session, CUresult result) 
   if (bytes == 0) return;
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
     snprintf(text, bytes,
-             "GPU server %s lends no NCCL; its operator starts it with 'tendril serve --nccl FILE'",
+             "GPU server %s gives this program no NCCL, because the program began without "
+             "Tendril's libnccl.so.2 preloaded; start it with 'tendril run'",
              session->endpoint.c_str());
   } else {
     snprintf(text, bytes, "GPU server %s answered NCCL's call with CUDA's error %d",
@@ -139,6 +148,92 @@ ncclResult_t await(const Part& part, void* id, char* text, size_t text_bytes) {
   return result;
 }
 
+// What the servers of this program lend, for people.
+void append_versions(std::string* text, const Session& session) {
+  *text += (text->empty() ? "" : "; ") + session.endpoint + " has";
+  for (const uint32_t version : session.nccl_versions)
+    *text += (version == session.nccl_versions.front() ? " " : ", ") + version_text(version);
+  if (session.nccl_versions.empty()) *text += " none";
+}
+
+// The highest version that all servers of the program have: each process of it comes to the same.
+// 0: there is none; `why` says so.
+uint32_t common_version(std::string* why) {
+  const std::vector<Session*>& servers = process()->servers;
+  std::string text;
+  std::vector<std::vector<uint32_t>> versions;
+  for (const Session* server : servers) {
+    append_versions(&text, *server);
+    versions.push_back(server->nccl_versions);
+    if (!server->nccl_versions.empty()) continue;
+    *why = "GPU server " + server->endpoint +
+           " lends no NCCL; its operator starts it with 'tendril serve --nccl FILE'";
+    return 0;
+  }
+  const uint32_t best = api::nccl::highest_common(versions);
+  if (best == 0)
+    *why = "the servers have no version of NCCL in common (" + text +
+           "); their operators give them one with 'tendril serve --nccl FOLDER'";
+  return best;
+}
+
+// The variables of the program that NCCL at the server gets.
+std::string chosen_variables() {
+  std::string all;
+  for (const char* name : api::nccl::kVariables) {
+    const char* value = getenv(name);
+    if (value == nullptr || strlen(value) > api::nccl::kVariableBytesMax) continue;
+    all += std::string(name) + "=" + value + '\0';
+  }
+  return all;
+}
+
+void tell(char* text, size_t bytes, const std::string& why) {
+  if (bytes != 0) snprintf(text, bytes, "%s", why.c_str());
+  log_once(LogLevel::kError, "%s", why.c_str());
+}
+
+// Before the session's first work. What failed once fails again.
+ncclResult_t open_nccl(Session* session, char* text, size_t text_bytes) {
+  if (session->nccl_open.load(std::memory_order_acquire)) return ncclSuccess;
+  std::string why;
+  const uint32_t version = common_version(&why);
+  if (version == 0) {
+    tell(text, text_bytes, why);
+    return ncclInvalidUsage;
+  }
+  const std::string variables = chosen_variables();
+  wire::nccl::nccl_open_request request;
+  wire::nccl::nccl_open_reply reply;
+  request.digest = wire::nccl::kSchemaDigest;
+  request.version = version;
+  request.variables = {reinterpret_cast<const uint8_t*>(variables.data()), variables.size()};
+  const CUresult outer = session->call(kNoContext, request, reply);
+  if (outer != CUDA_SUCCESS) {
+    explain(text, text_bytes, session, outer);
+    return result_of(outer);
+  }
+  if (reply.result != ncclSuccess) {
+    tell(text, text_bytes,
+         "GPU server " + session->endpoint + " gives this program no NCCL: " +
+             std::string(reinterpret_cast<const char*>(reply.text.data), reply.text.count));
+    return static_cast<ncclResult_t>(reply.result);
+  }
+  log_once(LogLevel::kInfo, "NCCL %s, which all %zu servers have", version_text(version).c_str(),
+           process()->servers.size());
+  session->nccl_open.store(true, std::memory_order_release);
+  return ncclSuccess;
+}
+
+uint32_t version(int32_t* version) {
+  if (process() == nullptr) return ncclUnhandledCudaError;
+  std::string why;
+  const uint32_t common = common_version(&why);
+  if (common == 0) tell(nullptr, 0, why);
+  *version = static_cast<int32_t>(common);
+  return common != 0 ? ncclSuccess : ncclInvalidUsage;
+}
+
 // A worker that waits for its peers inside a part would wait for ever if another part came only
 // after its answer.
 uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_bytes, void* id,
@@ -147,6 +242,10 @@ uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_
   std::vector<Part> parts;
   const CUresult divided = divide(work, count, &parts);
   if (divided != CUDA_SUCCESS) return result_of(divided);
+  for (const Part& part : parts) {
+    const ncclResult_t opened = open_nccl(part.session, text, text_bytes);
+    if (opened != ncclSuccess) return opened;
+  }
   for (Part& part : parts) send(&part, extra, extra_bytes);
   ncclResult_t first = ncclSuccess;
   for (const Part& part : parts) {
@@ -155,20 +254,6 @@ uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_
       first = result != ncclSuccess ? result : first;
   }
   return first;
-}
-
-uint32_t version(int32_t* version) {
-  if (process() == nullptr) return ncclUnhandledCudaError;
-  Session* session = any_session();
-  if (session == nullptr) return ncclRemoteError;
-  wire::nccl::nccl_open_request request;
-  wire::nccl::nccl_open_reply reply;
-  request.digest = wire::nccl::kSchemaDigest;
-  char text[256] = {};
-  const CUresult result = session->call(kNoContext, request, reply);
-  if (result != CUDA_SUCCESS) explain(text, sizeof text, session, result);
-  *version = static_cast<int32_t>(reply.version);
-  return result_of(result);
 }
 
 int32_t current_device() {
@@ -217,6 +302,8 @@ uint32_t release(void* memory) {
 }
 
 }  // namespace
+
+bool nccl_is_ours() { return &ncclTendrilMark != nullptr; }
 
 const api::nccl::Door kNcclDoor = {
     sizeof(api::nccl::Door),

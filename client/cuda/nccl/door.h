@@ -10,4 +10,7 @@ namespace tendril::client::cuda {
 
 extern const api::nccl::Door kNcclDoor;
 
+// Tendril's libnccl.so.2 is preloaded.
+bool nccl_is_ours();
+
 }  // namespace tendril::client::cuda

@@ -171,8 +171,8 @@ Executor::~Executor() {
   mirrors_->destroy_all(driver_);
 }
 
-void Executor::offer(std::unique_ptr<gpu::Nccl> library) {
-  collectives_ = std::make_unique<nccl::Executor>(this, std::move(library));
+void Executor::offer(std::vector<gpu::NcclFile> libraries) {
+  collectives_ = std::make_unique<nccl::Executor>(this, std::move(libraries));
 }
 
 int Executor::run() {
@@ -218,6 +218,7 @@ CallOutcome Executor::serve(const session::Call& call) {
   if (waiters_->owes_synchronising() && !may_come_before_synchronising(call.opcode))
     waiters_->synchronise_owed();
   scratch_.clear();
+  if (__builtin_expect(collectives_ != nullptr, 0)) collectives_->give_back();
   replies_.begin();
   if (callbacks_->any_destroyed()) {
     for (uint64_t object : callbacks_->take_destroyed()) objects_.gone(Kind::kUserObject, object);

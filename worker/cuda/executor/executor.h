@@ -11,6 +11,7 @@
 
 #include "api/cuda_messages.gen.h"
 #include "gpu/cuda/driver.h"
+#include "gpu/inventory.h"
 #include "session/lane/service.h"
 #include "transport/host_window.h"
 #include "wire/assignment.h"
@@ -26,9 +27,6 @@
 #include "worker/cuda/executor/objects.h"
 #include "worker/cuda/executor/streams.h"
 
-namespace tendril::gpu {
-class Nccl;
-}
 namespace tendril::worker {
 class Exports;
 }
@@ -77,8 +75,8 @@ class Executor {
   // threads call back. A worker process exits without destroying it.
   ~Executor();
 
-  // The session may use NCCL. Before `run`.
-  void offer(std::unique_ptr<gpu::Nccl> library);
+  // The session may use one of these NCCLs. Before `run`.
+  void offer(std::vector<gpu::NcclFile> libraries);
   // Runs until the client leaves. Returns the exit status.
   int run();
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment of the operator's NCCL: what the program may choose, and what the server says.
+// Executor thread, before the library is opened.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tendril::worker::nccl {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Those that the program sent and may choose (api/nccl/variables.h), with printable values. Others
+// are left out.
+Variables allowed_variables(const uint8_t* bytes, uint64_t count);
+
+// Workers of other users share no memory with this one, so they count as other machines.
+Variables own_variables(const uint8_t* server_id, uid_t user);
+
+// What the server's operator has set stays.
+void set_variables(const Variables& variables);
+
+}  // namespace tendril::worker::nccl
