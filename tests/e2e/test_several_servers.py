@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -569,6 +570,12 @@ FACTS = pathlib.Path(__file__).resolve().parents[2] / "api" / "nccl"
 SOFTNCCL = BUILD / "lib" / "libtendril-softnccl.so"
 
 
+def cached(name):
+    """A file of a wheel that somebody has unpacked below .cache/wheels (tests/e2e/README.md)."""
+    wheels = pathlib.Path(__file__).resolve().parents[2] / ".cache" / "wheels"
+    return next(iter(sorted(wheels.rglob(name))), None)
+
+
 @harness.needs_plain_client
 @unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
 class Nccl(TwoServers):
@@ -867,6 +874,45 @@ tell("passed")
             )
             self.assertIn("tendril serve --nccl FILE", run.stdout.read())
             self.assertEqual(run.wait(20), 0)
+
+    @unittest.skipUnless(cached("libnccl.so.2"), "no wheel of NCCL in .cache/wheels")
+    def test_a_worker_opens_nccl(self):
+        """In the sandbox; it names its version, finds the driver, and listens for ranks."""
+        library = cached("libnccl.so.2")
+        with Server("--nccl", library, warm=0) as one, Server("--nccl", library, warm=0) as other:
+            run = self.python(
+                NCCL + """
+version = c_int()
+works(nccl.ncclGetVersion(byref(version)))
+assert version.value > 22700, version.value
+me = Rank(0, 0)
+assert any(bytes(new_id()))
+tell("passed")
+""",
+                "-n",
+                "2",
+                server=[one, other],
+            )
+            output = run.stdout.read()
+            self.assertEqual((run.wait(30), output.strip()), (0, "passed"), output)
+
+    @unittest.skipUnless(cached("libtorch_cuda.so"), "no wheel of PyTorch in .cache/wheels")
+    def test_pytorch_finds_every_symbol_of_nccl(self):
+        def symbols(path, undefined):
+            lines = subprocess.run(
+                ["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+            rows = [line.split() for line in lines]
+            return {
+                row[7].split("@")[0]
+                for row in rows
+                if len(row) > 7 and (row[6] == "UND") == undefined and "nccl" in row[7]
+            }
+
+        ours = harness.CLIENT.parent / "nccl" / "libnccl.so.2"
+        wanted = {name for name in symbols(cached("libtorch_cuda.so"), True) if name[0] in "np"}
+        self.assertGreater(len(wanted), 20)
+        self.assertEqual(wanted - symbols(ours, False), set())
 
     def test_every_symbol_is_there_unless_the_program_wants_its_own(self):
         library = harness.CLIENT.parent / "nccl" / "libnccl.so.2"

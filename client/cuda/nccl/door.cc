@@ -25,6 +25,9 @@ using api::nccl::Element;
 using api::nccl::version_text;
 using api::nccl::What;
 
+// NCCL needs no call of the driver before its own.
+Process* attached_process() { return initialize() == CUDA_SUCCESS ? process() : nullptr; }
+
 // What NCCL answers where the driver or the session failed.
 ncclResult_t result_of(CUresult result) {
   switch (result) {
@@ -226,7 +229,7 @@ ncclResult_t open_nccl(Session* session, char* text, size_t text_bytes) {
 }
 
 uint32_t version(int32_t* version) {
-  if (process() == nullptr) return ncclUnhandledCudaError;
+  if (attached_process() == nullptr) return ncclUnhandledCudaError;
   std::string why;
   const uint32_t common = common_version(&why);
   if (common == 0) tell(nullptr, 0, why);
@@ -238,7 +241,7 @@ uint32_t version(int32_t* version) {
 // after its answer.
 uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_bytes, void* id,
              char* text, size_t text_bytes) {
-  if (process() == nullptr) return ncclUnhandledCudaError;
+  if (attached_process() == nullptr) return ncclUnhandledCudaError;
   std::vector<Part> parts;
   const CUresult divided = divide(work, count, &parts);
   if (divided != CUDA_SUCCESS) return result_of(divided);
@@ -257,7 +260,7 @@ uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_
 }
 
 int32_t current_device() {
-  Process* program = process();
+  const Process* program = attached_process();
   if (program == nullptr || program->devices.empty()) return -1;
   const Context* context = current_context();
   return context != nullptr ? context->device->ordinal : 0;
