@@ -9,7 +9,6 @@
 #include <iterator>
 
 #include "access/guard.h"
-#include "api/nccl/version.h"
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
@@ -207,10 +206,7 @@ void DaemonImpl::bound_leases() {
 // NCCL's workers reach this server and those that its operator named.
 void DaemonImpl::bound_networks() {
   if (inventory_.nccl.empty()) return;
-  std::string versions;
-  for (const gpu::NcclFile& file : inventory_.nccl)
-    versions += (versions.empty() ? "" : ", ") + api::nccl::version_text(file.version);
-  log(Level::kInfo, "lends NCCL %s from '%s'", versions.c_str(),
+  log(Level::kInfo, "lends %zu version(s) of NCCL from '%s'", inventory_.nccl.size(),
       options_.worker.nccl_place.c_str());
   auto bounds = NetworkBounds::open(groups_ != nullptr ? groups_->folder() : "");
   if (!bounds.ok()) {
