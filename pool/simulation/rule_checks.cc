@@ -573,7 +573,7 @@ void RuleChecks::overdue() {
 
 // No lease outlives its longest time.
 void RuleChecks::longest_times() {
-  if (!is_calm(15 * kMinute)) return;
+  if (!is_calm(15 * kMinute) || !world_->away().empty()) return;
   ++counts_.walls;
   for (size_t i = 0; i < world_->server_count(); ++i) {
     const FakeServer& server = world_->server(i);
