@@ -322,7 +322,7 @@ Status FakeServer::perform_on(const wire::Order& order, uint64_t term, FakeLease
       return Status();
     case wire::OrderKind::kChange: {
       if (order.share_millionths == 0) return Status();
-      auto slices = book_->change(id, order.share_millionths);
+      auto slices = book_->change(id, order.share_millionths, 0);
       if (!slices.ok()) return slices.status();
       lease->entry.slices = slices.take();
       holds_->changed(lease->entry.pool_lease_id, lease->entry.slices);
