@@ -22,7 +22,7 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr uint64_t kFileBytesMax = 64u << 20;
+constexpr uint64_t kEndedFileBytesMax = 64u << 20;
 constexpr uint64_t kLeaseIdMax = uint64_t{1} << 48;  // this boot numbers its leases from there on
 
 std::string state_folder() {
@@ -86,7 +86,7 @@ base::Result<std::unique_ptr<EndedFile>> EndedFile::open(const std::string& path
   struct stat facts = {};
   std::string bytes;
   if (fstat(file.get(), &facts) == 0 && facts.st_size > 0) {
-    bytes.resize(std::min<uint64_t>(uint64_t(facts.st_size), kFileBytesMax));
+    bytes.resize(std::min<uint64_t>(uint64_t(facts.st_size), kEndedFileBytesMax));
     const ssize_t got = pread(file.get(), bytes.data(), bytes.size(), 0);
     bytes.resize(got > 0 ? size_t(got) : 0);
   }
@@ -125,7 +125,7 @@ void EndedFile::append(const wire::PoolReport& frame) {
   std::string bytes(sizeof length, '\0');
   memcpy(bytes.data(), &length, sizeof length);
   bytes.append(body.begin(), body.end());
-  if (body.empty() || bytes_ + bytes.size() > kFileBytesMax) return;
+  if (body.empty() || bytes_ + bytes.size() > kEndedFileBytesMax) return;
   const ssize_t wrote = write(file_.get(), bytes.data(), bytes.size());
   if (wrote == static_cast<ssize_t>(bytes.size())) {
     bytes_ += bytes.size();
@@ -133,7 +133,7 @@ void EndedFile::append(const wire::PoolReport& frame) {
   }
   // A piece that did not get there would hide all behind it. Without room for records the server
   // goes on: it has them in memory, too.
-  if (ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) bytes_ = kFileBytesMax;
+  if (ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) bytes_ = kEndedFileBytesMax;
 }
 
 }  // namespace tendril::daemon
