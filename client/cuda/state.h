@@ -41,6 +41,7 @@ struct Device {
   Context* primary = nullptr;  // exists from the start; active while retained
   // Handles; 0: not asked for yet, the default one (client/cuda/memory/pool.cc).
   base::Lock pool_lock;
+  base::Lock default_pool_lock;  // held while a thread asks for the default pool
   uint64_t default_pool = 0, current_pool = 0;
 };
 

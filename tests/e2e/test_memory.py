@@ -397,6 +397,22 @@ for way in ways:
 """
         self.run_program(text)
 
+    def test_threads_ask_for_the_default_pool_at_once(self):
+        """The worker must know no id of it that the client gives to another pool later."""
+        self.run_program("""
+start = threading.Barrier(8)
+def first():
+    pool = c_void_p()
+    must(cuda.cuCtxSetCurrent(context))
+    start.wait()
+    must(cuda.cuDeviceGetDefaultMemPool(byref(pool), device))
+threads = [threading.Thread(target=first) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+for _ in range(16):
+    must(cuda.cuMemPoolCreate(byref(c_void_p()), byref(PoolProps(1, 0, where))))
+""")
+
     def test_threads_and_processes_never_pass_the_quota(self):
         """Eight threads in each of two processes of one lease take and give back at random."""
         out = self.run_program("""

@@ -23,14 +23,17 @@ Object* find_pool(uint64_t handle) {
   return handle != 0 ? find_object(Kind::kPool, handle) : nullptr;
 }
 
-// The device's own pool; it gets its id here, once.
+// The device's own pool; it gets its id here, once. Only one thread asks, because the worker keeps
+// each id that it hears for the pool.
 CUresult default_pool(Device* device, Object** out) {
-  {
+  const auto known = [device] {
     const base::Locked held(device->pool_lock);
-    *out = find_pool(device->default_pool);
-  }
-  if (*out != nullptr) return CUDA_SUCCESS;
+    return find_pool(device->default_pool);
+  };
+  if (*out = known(); *out != nullptr) return CUDA_SUCCESS;
   TENDRIL_TRY(device->session->begin());
+  const base::Locked asking(device->default_pool_lock);
+  if (*out = known(); *out != nullptr) return CUDA_SUCCESS;
   Object* pool = create_object(Kind::kPool, device->session, nullptr);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::pool_default_request request;
@@ -39,17 +42,14 @@ CUresult default_pool(Device* device, Object** out) {
   request.pool = pool->wire_id;
   const CUresult result =
       device->session->call(static_cast<const Context*>(nullptr), request, reply);
-  Object* other = nullptr;  // another thread was quicker
-  {
-    const base::Locked held(device->pool_lock);
-    other = find_pool(device->default_pool);
-    if (result == CUDA_SUCCESS && other == nullptr)
-      device->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kPool, pool);
+    return result;
   }
-  *out = other != nullptr ? other : pool;
-  if (result == CUDA_SUCCESS && other == nullptr) return CUDA_SUCCESS;
-  destroy_object(Kind::kPool, pool);
-  return other != nullptr ? CUDA_SUCCESS : result;
+  const base::Locked held(device->pool_lock);
+  device->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
+  *out = pool;
+  return CUDA_SUCCESS;
 }
 
 // A current pool that was destroyed is the default one again.
