@@ -16,8 +16,9 @@ using wire::ExportKind;
 
 constexpr uint64_t kBytesMax = uint64_t{1} << 48;  // no GPU has as much, and sums cannot overflow
 
-bool has_descriptor(ExportKind kind) {
-  return kind == ExportKind::kAllocation || kind == ExportKind::kPool;
+bool fits(ExportKind kind, bool descriptor) {
+  if (kind == ExportKind::kMemory) return true;  // mapped memory has one, cuMemAlloc's has none
+  return descriptor == (kind == ExportKind::kAllocation || kind == ExportKind::kPool);
 }
 
 // The kinds whose openers keep GPU memory alive.
@@ -51,8 +52,7 @@ Exports::Items::iterator Exports::find(const wire::ExportRecord& record) {
 }
 
 ExportAnswer Exports::publish(const Peer& peer, wire::ExportRecord* record, base::Fd fd) {
-  if (!is_known(record->kind) || has_descriptor(record->kind) != fd.valid() ||
-      record->bytes > kBytesMax)
+  if (!is_known(record->kind) || !fits(record->kind, fd.valid()) || record->bytes > kBytesMax)
     return ExportAnswer::kUnknown;
   Owner& owner = owners_[peer.session];
   const bool full = owner.items >= kExportsPerSessionMax ||

@@ -116,6 +116,15 @@ TEST_F(ExportsTest, AnotherLeasePaysFromTheOpeningOn) {
   EXPECT_EQ(exports_.size(), 0u);
 }
 
+TEST_F(ExportsTest, MemoryMayHaveADescriptorAndAnEventMayNot) {
+  wire::ExportRecord memory = record_of(ExportKind::kMemory, 100);
+  EXPECT_EQ(exports_.publish(peer(1), &memory, descriptor()), ExportAnswer::kDone);
+  EXPECT_EQ(fetch(2, memory), ExportAnswer::kDone);
+  EXPECT_GE(fd_, 0);
+  wire::ExportRecord event = record_of(ExportKind::kEvent, 0);
+  EXPECT_EQ(exports_.publish(peer(1), &event, descriptor()), ExportAnswer::kUnknown);
+}
+
 TEST_F(ExportsTest, ABlockOfAPoolKeepsItsPages) {
   wire::ExportRecord block = publish(1, ExportKind::kPoolPointer, 100);
   EXPECT_EQ(exports_.fetch(peer(4, kOtherLease), &block, &fd_, &charges_), ExportAnswer::kDone);

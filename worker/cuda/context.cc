@@ -4,6 +4,7 @@
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/memory/context_memory.h"
+#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
@@ -92,8 +93,13 @@ CUresult handle(Executor& executor, const wire::cuda::peer_access_request& reque
   Scope scope(executor);
   CUcontext peer = scope.get<CUcontext>(Kind::kContext, request.context);
   if (!scope.ok()) return scope.error();
-  return request.enable != 0 ? executor.driver().cuCtxEnablePeerAccess(peer, request.flags)
-                             : executor.driver().cuCtxDisablePeerAccess(peer);
+  const bool enable = request.enable != 0;
+  const CUresult result = enable ? executor.driver().cuCtxEnablePeerAccess(peer, request.flags)
+                                 : executor.driver().cuCtxDisablePeerAccess(peer);
+  if (result != CUDA_SUCCESS) return result;
+  const WorkerContext* const other = executor.contexts().find(request.context);
+  if (executor.context() == nullptr || other == nullptr) return CUDA_SUCCESS;
+  return executor.blocks().let_reach(executor.context(), other, enable);
 }
 
 }  // namespace tendril::worker::cuda

@@ -6,6 +6,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/virtual_memory.h"
 
 namespace tendril::worker::cuda {
@@ -96,9 +97,51 @@ CUresult range_of(Executor& executor, CUdeviceptr address, Range* range) {
 
 uint64_t key_of(const void* object) { return reinterpret_cast<uint64_t>(object); }
 
+// Memory that the worker has mapped has no handle of the driver for cuIpcOpenMemHandle. Its
+// descriptor stands behind the token instead.
+CUresult share_block(Executor& executor, DeviceBlocks::Block* block,
+                     wire::cuda::ipc_get_memory_reply* reply) {
+  if (!block->token.empty()) return CUDA_ERROR_INVALID_VALUE;  // it is another session's
+  base::Fd fd;
+  CUresult result = executor.blocks().export_to(block, &fd);
+  if (result != CUDA_SUCCESS) return result;
+  std::string token;
+  result = executor.ipc().publish(
+      block->address, record_of(executor, ExportKind::kMemory, block->slot, block->bytes), fd.get(),
+      &token);
+  if (result != CUDA_SUCCESS) return result;
+  reply->bytes = block->bytes;
+  return answer_token(executor, token, reply);
+}
+
+CUresult open_block(Executor& executor, const wire::ExportRecord& record, const base::Fd& fd,
+                    wire::cuda::ipc_open_memory_reply* reply) {
+  const wire::Bytes token = {record.token, sizeof record.token};
+  uint32_t slot = 0;
+  DeviceBlocks::Block* block = nullptr;
+  CUresult result = CUDA_SUCCESS;
+  if (executor.ipc().owns(token))
+    result = CUDA_ERROR_INVALID_CONTEXT;  // a process cannot open its own handles
+  else if (!find_slot(executor, record, &slot))
+    result = CUDA_ERROR_INVALID_DEVICE;
+  else
+    result = executor.blocks().import(
+        std::string(reinterpret_cast<const char*>(token.data), token.count), fd, slot, record.bytes,
+        &block);
+  const uint64_t key = result == CUDA_SUCCESS ? block->address : 0;
+  executor.ipc().opened(key, record);
+  if (result != CUDA_SUCCESS) {
+    executor.ipc().closed(key);
+    return result;
+  }
+  reply->address = reply->base = block->address;
+  reply->bytes = block->bytes;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
-CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, std::string* token) {
+CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, int fd, std::string* token) {
   if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   auto range = published_.equal_range(key);
   for (auto it = range.first; it != range.second; ++it) {
@@ -112,7 +155,7 @@ CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, std::strin
     published_.erase(it);
     break;
   }
-  return publish_descriptor(key, wanted, -1, token);
+  return publish_descriptor(key, wanted, fd, token);
 }
 
 CUresult Ipc::publish_descriptor(uint64_t key, wire::ExportRecord record, int fd,
@@ -133,6 +176,12 @@ CUresult Ipc::fetch(ExportKind kind, const wire::Bytes& token, wire::ExportRecor
   record->kind = kind;
   std::memcpy(record->token, token.data, sizeof record->token);
   return result_of(exports_->fetch(record, fd));
+}
+
+bool Ipc::owns(const wire::Bytes& token) const {
+  for (const auto& [key, published] : published_)
+    if (same_token(published.record, token)) return true;
+  return false;
 }
 
 void Ipc::withdraw_all(uint64_t key) {
@@ -187,6 +236,8 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_server_request&,
 CUresult handle(Executor& executor, const wire::cuda::ipc_get_memory_request& request,
                 wire::cuda::ipc_get_memory_reply& reply) {
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (DeviceBlocks::Block* const block = executor.blocks().find(request.address))
+    return share_block(executor, block, &reply);
   CUipcMemHandle content = {};
   CUresult result = executor.driver().cuIpcGetMemHandle(&content, request.address);
   Range range;
@@ -203,9 +254,10 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_open_memory_request& r
                 wire::cuda::ipc_open_memory_reply& reply) {
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   wire::ExportRecord record;
-  base::Fd none;
-  CUresult result = executor.ipc().fetch(ExportKind::kMemory, request.token, &record, &none);
+  base::Fd fd;
+  CUresult result = executor.ipc().fetch(ExportKind::kMemory, request.token, &record, &fd);
   if (result != CUDA_SUCCESS) return result;
+  if (fd.valid()) return open_block(executor, record, fd, &reply);
   uint32_t slot = 0;
   CUdeviceptr address = 0;
   Range range;
@@ -231,7 +283,11 @@ CUresult handle(Executor& executor, const wire::cuda::ipc_open_memory_request& r
 
 CUresult handle(Executor& executor, const wire::cuda::ipc_close_memory_request& request,
                 wire::cuda::ipc_close_memory_reply&) {
-  const CUresult result = executor.driver().cuIpcCloseMemHandle(request.address);
+  DeviceBlocks::Block* const block = executor.blocks().find(request.address);
+  if (block != nullptr && (block->address != request.address || block->token.empty()))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = block != nullptr ? executor.blocks().close(block)
+                                           : executor.driver().cuIpcCloseMemHandle(request.address);
   if (result == CUDA_SUCCESS) executor.ipc().closed(request.address);
   return result;
 }

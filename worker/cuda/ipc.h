@@ -27,8 +27,12 @@ class Ipc {
                    std::string* token) {
     static_assert(sizeof(Handle) <= wire::kExportContentBytes);
     std::memcpy(record.content, &content, sizeof content);
-    return publish(key, record, token);
+    return publish(key, record, -1, token);
   }
+  // The same without a driver's handle: what opens the thing is the descriptor.
+  CUresult publish(uint64_t key, const wire::ExportRecord& record, int fd, std::string* token);
+  // Whether this session published the token.
+  bool owns(const wire::Bytes& token) const;
   // Publishes a descriptor. Every export gets its own token, because every descriptor is closed
   // separately.
   CUresult publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token);
@@ -57,7 +61,6 @@ class Ipc {
     wire::ExportRecord record;
     uint32_t count;
   };
-  CUresult publish(uint64_t key, const wire::ExportRecord& record, std::string* token);
   void withdraw_all(uint64_t key);
 
   Exports* exports_;

@@ -9,6 +9,7 @@
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 
@@ -126,59 +127,33 @@ CUresult read_bulk(Executor& executor, uint64_t source, uint64_t bytes, uint64_t
 CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& request,
                 wire::cuda::memory_allocate_reply& reply) {
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const bool pitched = request.pitch_height != 0;
-  if (pitched && (request.pitch_width == 0 ||
-                  request.pitch_width > (uint64_t{1} << 40) / request.pitch_height))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  constexpr uint64_t kPitchAlign = 512;  // what drivers round rows up to
-  uint64_t bytes = pitched
-                       ? base::rounded_up(request.pitch_width, kPitchAlign) * request.pitch_height
-                       : request.bytes;
   const uint32_t slot = executor.slot();
   PageCharge& pages = executor.pages();
+  const bool mapped = executor.blocks().serves(slot);
+  if (request.bytes > executor.charge().quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t bytes = mapped ? base::whole_pages(request.bytes) : request.bytes;
   uint64_t ahead = 0;
-  if (!pages.before(slot, bytes, &ahead)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
-  size_t pitch = 0;
-  const CUresult result =
-      pitched ? executor.driver().cuMemAllocPitch_v2(&address, &pitch, request.pitch_width,
-                                                     request.pitch_height, request.element)
-              : executor.driver().cuMemAlloc_v2(&address, request.bytes);
+  if (!pages.before(slot, bytes, &ahead)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = mapped ? executor.blocks().make(bytes, &address)
+                                 : executor.driver().cuMemAlloc_v2(&address, bytes);
   if (result != CUDA_SUCCESS) {
     pages.refused(slot, ahead);
     return executor.kept_memory().refused(result, slot, bytes);
   }
-  if (pitched) bytes = pitch * request.pitch_height;
   if (!pages.after(slot, address, bytes, executor.context(), ahead)) {
-    executor.driver().cuMemFree_v2(address);
+    executor.driver().cuMemFree_v2(address);  // of blocks it takes what they were said to
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const uint64_t quota = executor.charge().quota(slot), used = executor.charge().used(slot);
   reply.address = address;
-  reply.pitch = pitch;
   reply.left = used < quota ? quota - used : 0;
   return CUDA_SUCCESS;
 }
 
-// As cuMemFree does, this waits for all that the program has given the GPUs. While anything is
-// captured a wait is not allowed; then a free is asked to wait, which is.
 CUresult handle(Executor& executor, const wire::cuda::memory_reuse_request&) {
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  gpu::Driver& driver = executor.driver();
-  if (executor.streams().capturing()) {
-    CUdeviceptr least = 0;
-    const CUresult result = driver.cuMemAlloc_v2(&least, 1);
-    return result == CUDA_SUCCESS ? driver.cuMemFree_v2(least) : result;
-  }
-  const WorkerContext* const own = executor.context();
-  CUresult own_result = CUDA_SUCCESS;
-  executor.contexts().for_each([&](WorkerContext& context) {
-    if (context.context == nullptr) return;
-    CUresult result = executor.contexts().use(context.context);
-    if (result == CUDA_SUCCESS) result = driver.cuCtxSynchronize();
-    if (&context == own) own_result = result;  // others may have ended, or tell it themselves
-  });
-  return own_result;
+  return wait_for_all(executor);
 }
 
 // A driver takes its addresses from this process' address space, so it does not give out what is
@@ -193,6 +168,7 @@ CUresult handle(Executor& executor, const wire::cuda::memory_avoid_request& requ
   const uint64_t bytes = std::min({request.bytes, kTop - request.address, bytes_left}),
                  end = request.address + bytes;
   bytes_left -= bytes;
+  executor.blocks().avoid(request.address, bytes);
   struct Piece {
     uint64_t first, end;
   };
@@ -212,7 +188,11 @@ CUresult handle(Executor& executor, const wire::cuda::memory_avoid_request& requ
 }
 
 CUresult handle(Executor& executor, const wire::cuda::memory_free_request& request) {
-  const CUresult result = executor.driver().cuMemFree_v2(request.address);
+  DeviceBlocks::Block* const block = executor.blocks().find(request.address);
+  const bool own = block != nullptr && block->address == request.address && block->token.empty();
+  if (block != nullptr && !own) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      own ? executor.blocks().give_back(block) : executor.driver().cuMemFree_v2(request.address);
   if (result == CUDA_SUCCESS) {
     // If others have it open, tendrild charges it before this worker stops paying.
     executor.ipc().gone(request.address);

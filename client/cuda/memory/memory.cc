@@ -110,26 +110,23 @@ bool allocate_from_heap(Context* context, uint64_t bytes, CUdeviceptr* address) 
   }
 }
 
-CUresult ask_for_block(Context* context, const wire::cuda::memory_allocate_request& request,
-                       wire::cuda::memory_allocate_reply& reply) {
+CUresult ask_for_block(Context* context, uint64_t bytes, uint64_t* address) {
+  wire::cuda::memory_allocate_request request;
+  wire::cuda::memory_allocate_reply reply;
+  request.bytes = bytes;
   CUresult result = context->session->call(context, request, reply);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && context->session->give_up_kept())
     result = context->session->call(context, request, reply);
-  if (result == CUDA_SUCCESS) context->session->heap.left(reply.left);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  context->session->heap.left(reply.left);
+  *address = reply.address;
+  return CUDA_SUCCESS;
 }
 
 // Gets a page from the server, and an allocation in it.
 CUresult allocate_in_new_page(Context* context, uint64_t bytes, CUdeviceptr* address) {
   constexpr uint64_t kPage = DeviceHeap::kPageBytes;
-  const auto ask = [&](uint64_t, uint64_t* at) {
-    wire::cuda::memory_allocate_request request;
-    wire::cuda::memory_allocate_reply reply;
-    request.bytes = kPage;
-    TENDRIL_TRY(ask_for_block(context, request, reply));
-    *at = reply.address;
-    return CUDA_SUCCESS;
-  };
+  const auto ask = [&](uint64_t, uint64_t* at) { return ask_for_block(context, kPage, at); };
   uint64_t page = 0;
   const auto settle = [&](uint64_t at) {
     process()->ranges.remove_graph(context->session, at, kPage);
@@ -141,6 +138,26 @@ CUresult allocate_in_new_page(Context* context, uint64_t bytes, CUdeviceptr* add
   const HeapPlace place = context->session->heap.add_page(context, page, bytes);
   *address = place.address;
   return enter_place(context, place, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult allocate(Context* context, uint64_t bytes, CUdeviceptr* address) {
+  if (allocate_from_heap(context, bytes, address)) return CUDA_SUCCESS;
+  if (base::shares_a_page(bytes)) {
+    const CUresult result = allocate_in_new_page(context, bytes, address);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    // Without memory for a page, a driver may still have room in one of its own.
+  }
+  const auto ask = [&](uint64_t so_much, uint64_t* at) {
+    return ask_for_block(context, so_much, at);
+  };
+  const auto settle = [&](uint64_t at) {
+    bool collides = false;
+    *address = at;
+    register_device_range(context, at, bytes, RangeKind::kDevice, 0, &collides);
+    return !collides;
+  };
+  return get_clear(context->session, bytes, kBlock, ask, settle,
+                   [&](const Refused::Block& block) { free_block(context, block.address); });
 }
 
 }  // namespace
@@ -196,65 +213,29 @@ CUresult outcome_so_far(Context* context) {
   return context->session->call(context, request, reply);
 }
 
-CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
-                         uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch) {
-  const bool pitched = request.pitch_width != 0;
-  const auto ask = [&](uint64_t so_much, uint64_t* at) {
-    wire::cuda::memory_allocate_request asked = request;
-    wire::cuda::memory_allocate_reply reply;
-    if (!pitched) asked.bytes = so_much;
-    TENDRIL_TRY(ask_for_block(context, asked, reply));
-    *at = reply.address;
-    *pitch = reply.pitch;
-    return CUDA_SUCCESS;
-  };
-  const auto settle = [&](uint64_t at) {
-    bool collides = false;
-    *address = at;
-    register_device_range(context, at, pitched ? *pitch * request.pitch_height : bytes, kind, 0,
-                          &collides);
-    return !collides;
-  };
-  return get_clear(context->session, bytes, pitched ? 0 : kBlock, ask, settle,
-                   [&](const Refused::Block& block) { free_block(context, block.address); });
-}
-
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
-  if (allocate_from_heap(context, bytesize, dptr)) return CUDA_SUCCESS;
-  if (base::shares_a_page(bytesize)) {
-    const CUresult result = allocate_in_new_page(context, bytesize, dptr);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-    // Without memory for a page, a driver may still have room in one of its own.
-  }
-  wire::cuda::memory_allocate_request request;
-  request.bytes = bytesize;
-  uint64_t address = 0, pitch = 0;
-  TENDRIL_TRY(allocate_device(context, request, bytesize, RangeKind::kDevice, &address, &pitch));
-  *dptr = address;
-  return CUDA_SUCCESS;
+  return allocate(context, bytesize, dptr);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
+  constexpr uint64_t kPitchAlign = 512;        // what drivers round rows up to
+  constexpr uint64_t kPitchMost = 0x7fffffff;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
     return CUDA_ERROR_INVALID_VALUE;
+  if (WidthInBytes > kPitchMost) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
-  wire::cuda::memory_allocate_request request;
-  request.pitch_width = WidthInBytes;
-  request.pitch_height = Height;
-  request.element = ElementSizeBytes;
-  uint64_t address = 0, pitch = 0;
-  TENDRIL_TRY(allocate_device(context, request, WidthInBytes * Height, RangeKind::kDevice, &address,
-                              &pitch));
-  *dptr = address;
+  const uint64_t pitch = base::rounded_up(WidthInBytes, kPitchAlign);
+  if (Height > (uint64_t{1} << 48) / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  TENDRIL_TRY(allocate(context, pitch * Height, dptr));
   *pPitch = pitch;
   return CUDA_SUCCESS;
 }

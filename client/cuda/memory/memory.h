@@ -21,8 +21,6 @@ CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, 
 // The program frees memory that the heap of its session has made (Range::capacity), and which is in
 // the map no more.
 void free_to_heap(const Range& range);
-CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
-                         uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch);
 // Blocks whose addresses collide with something here. They are held until a free one arrives, so
 // that the server does not offer them again. The server also avoids the addresses near them. A
 // driver cuts small blocks from a large one, or from its own range. So requests grow, to use up the

@@ -20,6 +20,7 @@
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/link.h"
 #include "worker/cuda/memory/context_memory.h"
+#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/memory/graph_sizes.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
@@ -155,6 +156,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>(std::move(window), &host_, &charge_,
                                          std::min(assignment.slice_count, wire::kSlicesMax))),
+      blocks_(std::make_unique<DeviceBlocks>(this)),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
       kept_memory_(std::make_unique<KeptMemory>(this)),
@@ -397,6 +399,10 @@ uint32_t Executor::slot_of(CUdevice device) const {
 }
 
 void Executor::empty_context(WorkerContext* context) {
+  blocks_->forget(context, [this](uint64_t address) {
+    ipc_->gone(address);
+    ipc_->closed(address);
+  });
   charge_.release_context(context);
   pages_.release_context(context);
   context_memory_->ended(context->context);

@@ -50,7 +50,9 @@ class Output;
 class Layouts;
 // Copies of the client's mapped host memory (mirror.h).
 class Mirrors;
-// Physical memory and its mappings (virtual_memory.h).
+// Device memory made by mapping (device_blocks.h).
+class DeviceBlocks;
+// Physical memory and its mappings of the program's own (virtual_memory.h).
 class VirtualMemory;
 // What is shared with other sessions (ipc.h).
 class Ipc;
@@ -97,6 +99,7 @@ class Executor {
   ModuleStore& store() { return *store_; }
   Layouts& layouts() { return *layouts_; }
   Mirrors& mirrors() { return *mirrors_; }
+  DeviceBlocks& blocks() { return *blocks_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   Ipc& ipc() { return *ipc_; }
   KeptMemory& kept_memory() { return *kept_memory_; }
@@ -195,6 +198,7 @@ class Executor {
   std::unique_ptr<ModuleStore> store_;
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<Mirrors> mirrors_;
+  std::unique_ptr<DeviceBlocks> blocks_;
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<Ipc> ipc_;
   std::unique_ptr<KeptMemory> kept_memory_;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks by mapping: what the driver holds for them, and that memory leaves and comes back at its
+// address.
+#include "worker/cuda/memory/device_blocks.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "worker/cuda/testing/random_calls.h"
+#include "worker/cuda/testing/session.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kPage = base::kGpuPageBytes;
+
+// A session with the primary context of its first slot, and nothing else to do.
+class DeviceBlocksTest : public ::testing::Test {
+ protected:
+  void open(const char* attributes) {
+    setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
+    setenv("TENDRIL_SOFTGPU_ATTRIBUTES", attributes, 1);
+    auto opened = gpu::Driver::open(TENDRIL_TEST_DRIVER);
+    ASSERT_TRUE(opened.ok());
+    driver_ = opened.take();
+    ASSERT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
+    wire::cuda::primary_retain_request retain;
+    retain.context = api::make_id(Kind::kContext, 0, 1, 1);
+    append_call(&lane_, retain, 0, 1);
+    client_ = std::make_unique<transport::SpentClient>(lane_.data(), lane_.size());
+    service_ = session::Service::open(client_->take_worker_end(), nullptr, 0, {});
+    executor_ = std::make_unique<Executor>(driver_.get(), service_.get(), test_assignment(), &page_,
+                                           transport::HostWindow{}, nullptr, Turns{});
+    executor_->callbacks().end();
+    executor_->run();
+    ASSERT_EQ(executor_->contexts().enter(1), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    if (executor_ != nullptr) clear_driver(*executor_, *driver_);
+    executor_.reset();
+    unsetenv("TENDRIL_SOFTGPU_ATTRIBUTES");
+    dup2(output_.get(), STDOUT_FILENO);  // the executor redirects both
+    dup2(error_.get(), STDERR_FILENO);
+  }
+  uint64_t used() {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(driver_->cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
+    return total - free;
+  }
+
+  const base::Fd output_{dup(STDOUT_FILENO)}, error_{dup(STDERR_FILENO)};
+  wire::AccountingPage page_ = {};
+  std::vector<uint8_t> lane_;
+  std::unique_ptr<gpu::Driver> driver_;
+  std::unique_ptr<transport::SpentClient> client_;
+  std::unique_ptr<session::Service> service_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(DeviceBlocksTest, MemoryLeavesAndComesBackAtItsAddress) {
+  ASSERT_NO_FATAL_FAILURE(open(""));
+  DeviceBlocks& blocks = executor_->blocks();
+  ASSERT_TRUE(blocks.serves(0));
+  const uint64_t before = used();
+  CUdeviceptr one = 0, two = 0;
+  ASSERT_EQ(blocks.make(kPage, &one), CUDA_SUCCESS);
+  ASSERT_EQ(blocks.make(3 * kPage - 5, &two), CUDA_SUCCESS);
+  EXPECT_EQ(used() - before, 4 * kPage);
+  DeviceBlocks::Block* const block = blocks.find(two + 2 * kPage);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(block->address, two);
+  EXPECT_EQ(blocks.find(two + 3 * kPage), nullptr);
+  ASSERT_EQ(blocks.release_memory(block), CUDA_SUCCESS);
+  EXPECT_EQ(used() - before, kPage);
+  EXPECT_NE(driver_->cuMemsetD8_v2(two, 1, 16), CUDA_SUCCESS) << "nothing is there";
+  ASSERT_EQ(blocks.restore_memory(block), CUDA_SUCCESS);
+  EXPECT_EQ(used() - before, 4 * kPage);
+  EXPECT_EQ(driver_->cuMemsetD8_v2(two, 1, 16), CUDA_SUCCESS);
+  EXPECT_EQ(blocks.give_back(blocks.find(one)), CUDA_SUCCESS);
+  CUdeviceptr again = 0;
+  ASSERT_EQ(blocks.make(kPage, &again), CUDA_SUCCESS);
+  EXPECT_EQ(again, one) << "addresses are used again";
+  blocks.forget(executor_->context(), [](uint64_t) {});
+  EXPECT_EQ(used(), before);
+}
+
+TEST_F(DeviceBlocksTest, AvoidsAddressesThatAClientCannotUse) {
+  ASSERT_NO_FATAL_FAILURE(open(""));
+  DeviceBlocks& blocks = executor_->blocks();
+  CUdeviceptr one = 0, two = 0;
+  ASSERT_EQ(blocks.make(kPage, &one), CUDA_SUCCESS);
+  blocks.avoid(one, uint64_t{1} << 50);
+  ASSERT_EQ(blocks.make(kPage, &two), CUDA_SUCCESS) << "another window";
+  EXPECT_TRUE(two < one || two > one + kPage);
+}
+
+TEST_F(DeviceBlocksTest, ADeviceWithoutTheCallsHasNoBlocks) {
+  ASSERT_NO_FATAL_FAILURE(open("102:0"));
+  EXPECT_FALSE(executor_->blocks().serves(0));
+}
+
+}  // namespace
+}  // namespace tendril::worker::cuda
