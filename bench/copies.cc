@@ -159,6 +159,12 @@ void measure_beside(Device& device, const Extent& extent, Report& report) {
   device.check(d.cuStreamDestroy_v2(launching), "cuStreamDestroy");
 }
 
+size_t group_of(const std::vector<int>& groups, int endpoint) {
+  size_t group = 0;
+  while (group < groups.size() && endpoint >= groups[group]) endpoint -= groups[group++];
+  return group;
+}
+
 }  // namespace
 
 void measure_copies(Device& device, const Extent& extent, Report& report) {
@@ -180,7 +186,8 @@ void measure_waits(Device& device, const Extent& extent, Report& report) {
 
 // Endpoint -1 is the host. Figures are named FROM_TO_us (4 bytes) and FROM_TO_gb_per_s, with host
 // and gpu0, gpu1, ...
-void measure_matrix(Device& first, const Extent& extent, Report& report) {
+void measure_matrix(Device& first, const Extent& extent, const std::vector<int>& groups,
+                    Report& report) {
   const gpu::Driver& d = first.driver();
   int count = 0;
   first.check(d.cuDeviceGetCount(&count), "cuDeviceGetCount");
@@ -204,9 +211,11 @@ void measure_matrix(Device& first, const Extent& extent, Report& report) {
   const auto name = [](int endpoint) {
     return endpoint < 0 ? std::string("host") : "gpu" + std::to_string(endpoint);
   };
-  for (int from = -1; from < count; ++from) {
-    for (int to = -1; to < count; ++to) {
+  const int first_end = groups.empty() ? -1 : 0;  // the host is in no group
+  for (int from = first_end; from < count; ++from) {
+    for (int to = first_end; to < count; ++to) {
       if (from < 0 && to < 0) continue;
+      if (!groups.empty() && group_of(groups, from) == group_of(groups, to)) continue;
       const Device& device = *devices[static_cast<size_t>(from < 0 ? to : from)];
       const std::string pair = name(from) + "_" + name(to);
       report.attempt(pair.c_str(), [&] {

@@ -20,8 +20,18 @@ int usage() {
   std::fprintf(
       stderr,
       "usage: tendril-bench calls|copies|waits|all|matrix|first [--driver LIBRARY] [--quick]\n"
+      "       tendril-bench matrix --groups COUNT,COUNT... (only pairs of GPUs of two groups)\n"
       "       tendril-bench bare tcp|shm CHANNELS\n");
   return 2;
+}
+
+std::vector<int> counts(const char* text) {
+  std::vector<int> found;
+  for (const char* at = text; at != nullptr; at = std::strchr(at, ',')) {
+    at += *at == ',';
+    found.push_back(static_cast<int>(std::strtol(at, nullptr, 10)));
+  }
+  return found;
 }
 
 // The whole way once, as quickly as a program can. `tendril bench` takes the time from exec to this
@@ -48,12 +58,13 @@ void add_memory(Report& report) {
   if (status != nullptr) std::fclose(status);
 }
 
-int measure(const std::string& what, const std::string& library, const Extent& extent) {
+int measure(const std::string& what, const std::string& library, const Extent& extent,
+            const std::vector<int>& groups) {
   Device device(library, 0);
   if (what == "first") return first_result(device), 0;
   Report report;
   if (what == "matrix") {
-    measure_matrix(device, extent, report);
+    measure_matrix(device, extent, groups, report);
   } else if (what == "waits") {
     measure_waits(device, extent, report);
   } else {
@@ -79,11 +90,14 @@ int main(int argc, char** argv) {
   }
   std::string library;
   Extent extent;
+  std::vector<int> groups;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
       extent = {size_t{16} << 20, 20};
     } else if (std::strcmp(argv[i], "--driver") == 0 && i + 1 < argc) {
       library = argv[++i];
+    } else if (std::strcmp(argv[i], "--groups") == 0 && i + 1 < argc) {
+      groups = counts(argv[++i]);
     } else {
       return usage();
     }
@@ -91,7 +105,7 @@ int main(int argc, char** argv) {
   const char* const known[] = {"calls", "copies", "waits", "all", "matrix", "first"};
   if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return usage();
   try {
-    return measure(what, library, extent);
+    return measure(what, library, extent, groups);
   } catch (const Failure& failure) {
     std::fprintf(stderr, "tendril-bench: %s\n", failure.what());
     return 1;

@@ -16,6 +16,7 @@
 #include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/servers.h"
+#include "cli/several/passages.h"
 #include "daemon/child_process.h"
 #include "view/text.h"
 
@@ -28,12 +29,15 @@ constexpr int kBetweenStartsUs = 700'000;  // the server warms the next worker m
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const ServerList& servers,
-        const std::vector<ServerView>& views, const std::string& client)
-      : options_(options), servers_(servers), views_(views), client_(client) {}
+  Bench(const BenchOptions& options, const Reach& reach, const std::vector<ServerView>& views,
+        const std::string& client)
+      : options_(options),
+        connect_(reach.connect),
+        servers_(reach.servers),
+        views_(views),
+        client_(client) {}
 
   BenchReport run();
-  const std::vector<std::string>& labels() const { return labels_; }
 
  private:
   using Words = std::vector<std::string>;
@@ -42,16 +46,17 @@ class Bench {
   void time_start(BenchSide* side, const Words& words) const;
   void attach_over(const char* transport) const;
   void measure_endpoints();
+  void find_passages();
   void say(const std::string& what) const {
     if (isatty(STDERR_FILENO)) fprintf(stderr, "tendril: %s\n", what.c_str());
   }
 
   const BenchOptions& options_;
+  const session::ConnectOptions& connect_;
   const ServerList& servers_;
   const std::vector<ServerView>& views_;
   const std::string client_;
   std::string program_;
-  std::vector<std::string> labels_;
   BenchReport report_;
 };
 
@@ -121,25 +126,52 @@ void Bench::attach_over(const char* transport) const {
   unsetenv("TENDRIL_TOKEN");
 }
 
-// Every GPU of every server in one process.
+void Bench::find_passages() {
+  std::vector<std::unique_ptr<session::Control>> controls;
+  std::vector<Answering> answering;
+  for (size_t i = 0; i < views_.size() && i < servers_.endpoints.size(); ++i) {
+    auto control = session::Control::connect(servers_.endpoints[i], connect_);
+    if (!control.ok() || views_[i].list.server_id.empty()) continue;
+    controls.push_back(control.take());
+    answering.push_back({views_[i].server, views_[i].list.server_id, controls.back().get()});
+  }
+  report_.passages = passages_between(answering);
+}
+
+// Every GPU of every server in one process. Then those of two servers once more, through this
+// machine.
 void Bench::measure_endpoints() {
+  std::string groups;
   for (const ServerView& view : views_) {
+    const auto place = static_cast<size_t>(&view - views_.data());
     for (const wire::GpuRecord& gpu : view.list.gpus)
-      labels_.push_back(view.server + ", " + view::safe(gpu.name));
+      report_.gpus.push_back({view.server, view::safe(gpu.name), place});
+    groups += (groups.empty() ? "" : ",") + std::to_string(view.list.gpus.size());
   }
   std::string all;
   for (const session::Endpoint& endpoint : servers_.endpoints)
     all += (all.empty() ? "" : ",") + endpoint.text;
   setenv("TENDRIL_SERVERS", all.c_str(), 1);
-  setenv("TENDRIL_GPUS", std::to_string(labels_.size()).c_str(), 1);
+  setenv("TENDRIL_GPUS", std::to_string(report_.gpus.size()).c_str(), 1);
   setenv("TENDRIL_TRANSPORT", "auto", 1);
+  unsetenv("TENDRIL_PASSAGES");
+  find_passages();
   measure("endpoints", {"matrix"});
+  if (views_.size() == 1) return;
+  setenv("TENDRIL_PASSAGES", "off", 1);
+  measure("endpoints through the client", {"matrix", "--groups", groups});
+  unsetenv("TENDRIL_PASSAGES");
 }
 
 BenchReport Bench::run() {
   report_.version = version_text();
   report_.server = servers_.endpoints[0].text;
   program_ = beside_this_program("tendril-bench");
+  if (options_.endpoints) {
+    attach_over("auto");
+    measure_endpoints();
+    return report_;
+  }
   Words native = {"all"};
   if (!options_.native.empty()) native.insert(native.end(), {"--driver", options_.native});
   measure("native", native);
@@ -179,19 +211,17 @@ int bench(const BenchOptions& options) {
   // Better now than after minutes of measurements that need no server.
   complain_of_silent(views);
   if (!all_answer(views)) return kFailed;
-  Bench bench(options, asked->servers, views, *client);
+  Bench bench(options, *asked, views, *client);
   const BenchReport report = bench.run();
   if (options.json) {
     printf("%s\n", bench_json(report).c_str());
   } else {
-    fputs(bench_table(report).c_str(), stdout);
-    const BenchSide* endpoints = report.side("endpoints");
-    if (endpoints != nullptr && !endpoints->figures.empty()) {
-      fputs(("\n" + endpoint_table(endpoints->figures, bench.labels())).c_str(), stdout);
-    }
+    const std::string endpoints = endpoint_table(report);
+    const bool alone = options.endpoints && !endpoints.empty();
+    fputs((alone ? endpoints : bench_table(report) + "\n" + endpoints).c_str(), stdout);
   }
-  const BenchSide* tcp = report.side("tcp");
-  return tcp != nullptr && !tcp->figures.empty() ? 0 : kFailed;
+  const BenchSide* const needed = report.side(options.endpoints ? "endpoints" : "tcp");
+  return needed != nullptr && !needed->figures.empty() ? 0 : kFailed;
 }
 
 }  // namespace tendril::cli

@@ -74,6 +74,52 @@ std::vector<std::string> names_of(const std::vector<const BenchSide*>& sides) {
   return names;
 }
 
+std::string gpu_name(size_t number) { return "gpu" + std::to_string(number); }
+
+const view::PassageReport* passage_of(const BenchReport& report, const BenchGpu& one,
+                                      const BenchGpu& other) {
+  for (const view::PassageReport& each : report.passages) {
+    if ((each.one == one.server && each.other == other.server) ||
+        (each.one == other.server && each.other == one.server))
+      return &each;
+  }
+  return nullptr;
+}
+
+// Empty: all GPUs are of one server.
+std::string two_ways(const BenchReport& report, const Figures& endpoints) {
+  const BenchSide* const through = report.side("endpoints through the client");
+  const Figures none;
+  const Figures& old = through != nullptr ? through->figures : none;
+  std::vector<view::Row> rows = {{"between servers", "server to server, GB/s",
+                                  "through the client, GB/s", "", "server to server, us",
+                                  "through the client, us", ""}};
+  for (size_t from = 0; from < report.gpus.size(); ++from) {
+    for (size_t to = 0; to < report.gpus.size(); ++to) {
+      if (report.gpus[from].place == report.gpus[to].place) continue;
+      const view::PassageReport* const way = passage_of(report, report.gpus[from], report.gpus[to]);
+      const bool open = way != nullptr && way->open;
+      rows.push_back({gpu_name(from) + " to " + gpu_name(to)});
+      for (const std::string unit : {"_gb_per_s", "_us"}) {
+        const std::string name = gpu_name(from) + "_" + gpu_name(to) + unit;
+        const double* const direct = open ? find(endpoints, name) : nullptr;
+        const double* const client = find(old, name);
+        rows.back().insert(rows.back().end(),
+                           {number(direct), number(client), speed(name, direct, client)});
+      }
+    }
+  }
+  if (rows.size() == 1) return "";
+  std::string out = "\n" + view::aligned(rows);
+  for (const view::PassageReport& each : report.passages) {
+    out += each.one + ", " + each.other + ": " +
+           (each.open ? (each.sealed ? "server to server, sealed" : "server to server, in clear")
+                      : "through the client: " + each.detail) +
+           "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 const BenchSide* BenchReport::side(const std::string& name) const {
@@ -99,7 +145,21 @@ std::string bench_json(const BenchReport& report) {
     for (const auto& [name, value] : side.figures) figures[name] = value;
     sides[side.name] = side.figures.empty() ? Json{{"absent", side.absent}} : figures;
   }
-  return Json{{"version", report.version}, {"server", report.server}, {"sides", sides}}.dump(2);
+  Json gpus = Json::array(), passages = Json::array();
+  for (const BenchGpu& gpu : report.gpus)
+    gpus.push_back({{"server", gpu.server}, {"name", gpu.name}});
+  for (const view::PassageReport& each : report.passages) {
+    passages.push_back({{"servers", {each.one, each.other}},
+                        {"open", each.open},
+                        {"sealed", each.sealed},
+                        {"detail", each.detail}});
+  }
+  return Json{{"version", report.version},
+              {"server", report.server},
+              {"sides", sides},
+              {"gpus", gpus},
+              {"passages", passages}}
+      .dump(2);
 }
 
 base::Result<BenchReport> read_bench_json(const std::string& path) {
@@ -145,9 +205,11 @@ std::string bench_table(const BenchReport& report) {
   return out + "ratios: how fast ours is beside it; more than 1 is faster\n";
 }
 
-std::string endpoint_table(const Figures& figures, const std::vector<std::string>& labels) {
+std::string endpoint_table(const BenchReport& report) {
+  const BenchSide* const side = report.side("endpoints");
+  if (side == nullptr || side->figures.empty()) return "";
   std::vector<std::string> endpoints = {"host"};
-  for (size_t i = 0; i < labels.size(); ++i) endpoints.push_back("gpu" + std::to_string(i));
+  for (size_t i = 0; i < report.gpus.size(); ++i) endpoints.push_back(gpu_name(i));
   std::string out;
   for (const char* unit : {"_gb_per_s", "_us"}) {
     std::vector<view::Row> rows = {{unit == std::string("_us") ? "4 bytes, us" : "64 MiB, GB/s"}};
@@ -155,15 +217,15 @@ std::string endpoint_table(const Figures& figures, const std::vector<std::string
     for (const std::string& from : endpoints) {
       rows.push_back({"from " + from});
       for (const std::string& to : endpoints) {
-        const double* value = find(figures, from + "_" + to + unit);
+        const double* value = find(side->figures, from + "_" + to + unit);
         rows.back().push_back(from == to && from == "host" ? "-" : number(value));
       }
     }
     out += view::aligned(rows);
   }
-  for (size_t i = 0; i < labels.size(); ++i)
-    out += "gpu" + std::to_string(i) + ": " + labels[i] + "\n";
-  return out;
+  for (size_t i = 0; i < report.gpus.size(); ++i)
+    out += gpu_name(i) + ": " + report.gpus[i].server + ", " + report.gpus[i].name + "\n";
+  return out + two_ways(report, side->figures);
 }
 
 std::string bench_comparison(const BenchReport& before, const BenchReport& after) {

@@ -108,6 +108,7 @@ struct DoctorOptions : CommonOptions {
 struct BenchOptions : CommonOptions {
   std::string native, share;
   bool quick = false;
+  bool endpoints = false;            // only those
   std::vector<std::string> compare;  // two files, or none
 };
 

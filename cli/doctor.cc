@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "api/nccl/version.h"
 #include "base/clock.h"
@@ -21,7 +22,9 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
+#include "cli/local/this_machine.h"
 #include "cli/servers.h"
+#include "cli/several/passages.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
 #include "session/control/serve.h"
@@ -54,8 +57,12 @@ class Checkup {
     if (check_transport()) check_bandwidth();
     return report_;
   }
-  // That the server lends; after `run`.
+  // After `run`: the versions of NCCL that the server lends, and whether it can be asked more.
   const std::vector<uint32_t>& nccl_versions() const { return nccl_versions_; }
+  std::optional<Answering> answering() const {
+    if (control_ == nullptr || server_id_.empty()) return {};
+    return Answering{endpoint_.text, server_id_, control_.get()};
+  }
 
  private:
   bool step(const char* name, bool good, const std::string& detail) {
@@ -86,6 +93,7 @@ class Checkup {
   const DoctorOptions options_;
   view::DoctorReport report_;
   std::vector<uint32_t> nccl_versions_;
+  std::string server_id_;
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
   std::unique_ptr<session::Control> control_;
 };
@@ -229,6 +237,7 @@ bool Checkup::check_driver() {
                         list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
                names);
   check_nccl(*list);
+  server_id_ = list->server_id;
   return fine;
 }
 
@@ -305,6 +314,21 @@ void print(const view::DoctorReport& report) {
   fputs(view::aligned(rows).c_str(), stdout);
 }
 
+// Programs on all of these servers, and beside them.
+void print(const std::vector<view::PassageReport>& passages, const view::LocalReport& local) {
+  std::vector<view::Row> rows;
+  for (const view::PassageReport& pair : passages) {
+    const std::string how =
+        pair.open ? base::format("copies go from server to server, %s; round trip %.0f us; %s",
+                                 pair.sealed ? "sealed" : "in clear unless a session is sealed",
+                                 pair.round_trip_us, pair.detail.c_str())
+                  : "copies go through the client: " + pair.detail;
+    rows.push_back({"  " + pair.one + ", " + pair.other, pair.open ? "ok" : "none", how});
+  }
+  if (!rows.empty()) printf("Between servers:\n%s", view::aligned(rows).c_str());
+  printf("This machine (run --local): %s, %s\n", local.state.c_str(), local.detail.c_str());
+}
+
 }  // namespace
 
 int doctor(const DoctorOptions& options) {
@@ -316,10 +340,14 @@ int doctor(const DoctorOptions& options) {
   }
   std::vector<view::DoctorReport> reports;
   std::vector<std::vector<uint32_t>> nccl_versions;
+  std::vector<std::unique_ptr<Checkup>> checkups;
+  std::vector<Answering> answering;
   bool healthy = true;
   for (const session::Endpoint& endpoint : servers.endpoints) {
-    Checkup checkup(endpoint, asked->connect, options);
+    Checkup& checkup =
+        *checkups.emplace_back(std::make_unique<Checkup>(endpoint, asked->connect, options));
     reports.push_back(checkup.run());
+    if (const auto one = checkup.answering()) answering.push_back(*one);
     nccl_versions.push_back(checkup.nccl_versions());
     healthy = healthy && reports.back().healthy;
     if (!options.json) print(reports.back());
@@ -329,7 +357,12 @@ int doctor(const DoctorOptions& options) {
     printf("Programs on all of these servers: %s\n",
            common != 0 ? ("NCCL " + api::nccl::version_text(common)).c_str()
                        : "no NCCL, because no version is on all of them");
-  if (options.json) printf("%s\n", view::doctor_json(reports).c_str());
+  const std::vector<view::PassageReport> passages = passages_between(answering);
+  const view::LocalReport local = local_report(asked->connect);
+  if (options.json)
+    printf("%s\n", view::doctor_json(reports, passages, local).c_str());
+  else
+    print(passages, local);
   return healthy ? 0 : kFailed;
 }
 

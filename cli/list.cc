@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "cli/local/this_machine.h"
 #include "cli/servers.h"
 #include "view/json.h"
 #include "view/listing.h"
@@ -12,12 +13,14 @@ namespace tendril::cli {
 namespace {
 
 // Asks every server. A server that fails is named on stderr and makes the command fail. The others
-// are shown anyway.
-base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bool* failed) {
+// are shown anyway. `here`: also leases of this machine's programs on this machine's servers.
+base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bool here,
+                                                bool* failed) {
   auto asked = reach_to_administer(options);
   if (!asked.ok()) return asked.status();
   std::vector<view::ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
   *failed = !all_answer(views);
+  if (here) add_local_leases(asked->connect, &views);
   if (!options.json) complain_of_silent(views);  // JSON has a field for it
   return views;
 }
@@ -26,7 +29,8 @@ base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bo
 
 int list_leases(const CommonOptions& options) {
   bool failed = false;
-  auto views = ask(options, &failed);
+  // Whoever names servers wants those.
+  auto views = ask(options, options.servers.empty(), &failed);
   if (!views.ok()) return complain(kFailed, views.status());
   if (options.json) {
     printf("%s\n", view::servers_json(*views).c_str());
@@ -43,7 +47,7 @@ int list_leases(const CommonOptions& options) {
 
 int show_gpus(const CommonOptions& options) {
   bool failed = false;
-  auto views = ask(options, &failed);
+  auto views = ask(options, false, &failed);
   if (!views.ok()) return complain(kFailed, views.status());
   if (options.json) {
     printf("%s\n", view::servers_json(*views).c_str());

@@ -682,6 +682,8 @@ void CommandLine::add_bench() {
                   "This machine's own driver (default: the system's libcuda.so.1)")
       ->type_name("LIBRARY");
   sub->add_flag("--quick", o.quick, "Fewer rounds, copies up to 16 MiB");
+  sub->add_flag("--endpoints", o.endpoints,
+                "Only copies between the host and each GPU of all servers, each to each");
   sub->add_option("--compare", o.compare, "Only set two reports of --json beside each other")
       ->type_name("BEFORE AFTER")
       ->expected(2);

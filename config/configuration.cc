@@ -102,6 +102,13 @@ Status read_encrypt(Configuration* configuration) {
   return unexpected("TENDRIL_ENCRYPT", encrypt, "auto or always");
 }
 
+Status read_passages(Configuration* configuration) {
+  const std::string passages = trimmed(variable("TENDRIL_PASSAGES"));
+  configuration->uses_passages = passages != "off";
+  if (passages.empty() || passages == "auto" || passages == "off") return {};
+  return unexpected("TENDRIL_PASSAGES", passages, "auto or off");
+}
+
 Status read_link(Configuration* configuration) {
   constexpr uint64_t kDelayMaxUs = 10'000'000, kMegabytesMax = 1'000'000;
   const std::string link = trimmed(variable("TENDRIL_LINK"));
@@ -146,6 +153,7 @@ base::Result<Configuration> load_configuration() {
   if (status.ok()) status = read_pool(&configuration);
   read_transport(&configuration);
   if (status.ok()) status = read_encrypt(&configuration);
+  if (status.ok()) status = read_passages(&configuration);
   if (status.ok()) status = read_link(&configuration);
   if (!status.ok()) return status;
   base::Result<std::string> token = load_token("", TokenUse::kClient);

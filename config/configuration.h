@@ -17,6 +17,8 @@
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
 //   TENDRIL_ENCRYPT     auto (default): the server decides. always: no data in clear over a network
 //   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
+//   TENDRIL_PASSAGES    auto (default): copies go from server to server where the servers can. off:
+//                       all go through this machine
 //   TENDRIL_LINK        "<us>:<MB/s>": behave as if the servers were that far away, each way; 0 is
 //                       no limit; for tests and planning
 #pragma once
@@ -45,6 +47,7 @@ struct Configuration : ServerList {  // in device order; a server appears once p
   PoolSettings pool;                 // ignored with leases
   std::string token;                 // never logged
   bool insists_on_sealing = false;
+  bool uses_passages = true;
   std::string transport;  // a kind; empty: the nearest
   uint32_t link_delay_us = 0;
   uint32_t link_megabytes_per_s = 0;

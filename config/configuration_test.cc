@@ -179,6 +179,16 @@ TEST_F(ConfigurationTest, TokenAndTransport) {
   EXPECT_EQ(load_configuration()->transport, "");
 }
 
+TEST_F(ConfigurationTest, Passages) {
+  setenv("TENDRIL_SERVERS", "a", 1);
+  EXPECT_TRUE(load_configuration()->uses_passages);
+  setenv("TENDRIL_PASSAGES", "off", 1);
+  EXPECT_FALSE(load_configuration()->uses_passages);
+  setenv("TENDRIL_PASSAGES", "no", 1);
+  EXPECT_EQ(failure().code(), base::Code::kInvalid);
+  unsetenv("TENDRIL_PASSAGES");
+}
+
 TEST_F(ConfigurationTest, Link) {
   setenv("TENDRIL_SERVERS", "a", 1);
   EXPECT_EQ(load_configuration()->link_delay_us, 0u);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/log.h"
+#include "daemon/passages/peers.h"
 
 namespace tendril::daemon {
 namespace {
@@ -249,9 +250,33 @@ base::Result<base::Fd> ConnectionHandler::fetch(const wire::JoinRequest& request
 
 base::Result<std::vector<uint8_t>> ConnectionHandler::other(const session::Message& request,
                                                             const session::Facts& facts) {
-  if (!reception::Doors::answers(request.kind))
-    return session::ControlHandler::other(request, facts);
-  return visitor_.answer_at_door(request, facts);
+  if (reception::Doors::answers(request.kind)) return visitor_.answer_at_door(request, facts);
+  if (request.kind == uint16_t(wire::Request::kMeet)) return answer_server();
+  if (request.kind == uint16_t(wire::Request::kReach)) return way_to(request);
+  return session::ControlHandler::other(request, facts);
+}
+
+// Another server that looks for somebody among those that its operator named.
+base::Result<std::vector<uint8_t>> ConnectionHandler::answer_server() const {
+  const base::Result<bool> sealed = must_seal_for({}, true);
+  if (!sealed.ok()) return sealed.status();
+  wire::MeetReply reply;
+  reply.server_id = context_->server_id;
+  reply.seals = sealed.value();
+  return wire::encode(reply);
+}
+
+// A user, who could find it out by copying.
+base::Result<std::vector<uint8_t>> ConnectionHandler::way_to(
+    const session::Message& request) const {
+  wire::ReachRequest asked;
+  if (!request.read(&asked)) return base::Status(base::Code::kInvalid, "the request is malformed");
+  const access::Decision decision = access::decide(visitor_.who(), access::Action::kList);
+  if (!decision.allowed) return visitor_.ask(access::Action::kList, std::string(), std::string());
+  auto reply = context_->peers->reach(asked.server_id);
+  if (!reply.ok())
+    return base::Status(reply.status().code(), printable(reply.status().message(), 500));
+  return wire::encode(*reply);
 }
 
 base::Status ConnectionHandler::use(const wire::JoinRequest& request) {

@@ -24,6 +24,8 @@ struct ConnectionContext {
   reception::Front* front = nullptr;
   Sealing sealing;
   PoolLinks* pool = nullptr;  // null: this server belongs to no pool
+  std::string server_id;
+  Peers* peers = nullptr;
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
 };
 
@@ -57,6 +59,8 @@ class ConnectionHandler : public session::ControlHandler {
  private:
   // Whether the session's data must be sealed. kRefused: they must be, and cannot.
   base::Result<bool> must_seal_for(const wire::AttachRequest& request, bool has_key) const;
+  base::Result<std::vector<uint8_t>> answer_server() const;
+  base::Result<std::vector<uint8_t>> way_to(const session::Message& request) const;
   // Not kOk: it must ask this server's pool for a lease.
   base::Status may_lease() const;
   // Its holder hears at this connection what becomes of the lease.

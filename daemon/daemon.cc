@@ -306,6 +306,8 @@ Status DaemonImpl::prepare() {
   bound_networks();
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
+  context_.peers = peers_.get();
+  context_.server_id.assign(server_id.begin(), server_id.end());
   context_.apis = served_apis();
   context_.hello.product_version = options_.product_version;
   context_.hello.bulk_channels = kBulkMax;
@@ -371,6 +373,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
   reply.apis = served_apis();
   reply.driver_version = inventory_.driver_version;
   reply.nccl_versions = nccl_versions(inventory_.nccl);
+  reply.server_id = context_.server_id;
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     wire::GpuRecord gpu;
     gpu.index = device.index;

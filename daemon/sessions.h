@@ -192,6 +192,7 @@ class Sessions {
       bool taken = false;
     };
     std::map<uint32_t, Offered> passages;
+    std::vector<wire::PassageRecord> connected;  // to other servers, from the first copy on
   };
   struct Lease {
     uint64_t id = 0;
@@ -327,6 +328,8 @@ class Sessions {
   // daemon/passages/. They hold mutex_.
   wire::ExportAnswer offer_passage(Session* session, wire::ExportRecord* record);
   void dial_passage(const Session& session, const wire::ExportRecord& record);
+  // Takes mutex_.
+  void connected_to(uint64_t session_id, const std::string& server, bool sealed);
   void watch_client(const std::shared_ptr<Session>& session);
 
   EventLoop* const loop_;

@@ -89,10 +89,15 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   record.terms = lease.terms;
   record.uses = arbiter_->use_of(lease.id);
   std::set<std::string> links;
+  std::set<std::pair<std::string, bool>> passages;
   for (const auto& [tally, id] : lease.sessions) {
     const auto session = sessions_.find(id);
-    if (session != sessions_.end()) links.insert(link_of(*session->second));
+    if (session == sessions_.end()) continue;
+    links.insert(link_of(*session->second));
+    for (const wire::PassageRecord& each : session->second->connected)
+      passages.emplace(each.server, each.sealed);
   }
+  for (const auto& [server, sealed] : passages) record.passages.push_back({server, sealed});
   links.erase("");
   for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)

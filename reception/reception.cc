@@ -478,6 +478,7 @@ RequestPool* Reception::pool_for(uint16_t kind) {
     case wire::Request::kUse:
     case wire::Request::kRelease:
     case wire::Request::kChange:
+    case wire::Request::kMeet:
     case wire::Request::kPing:
       return &quick_;
     default:

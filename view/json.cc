@@ -46,6 +46,13 @@ void add_use(const wire::SliceUse& use, Json* slice) {
   (*slice)["queued_s"] = known ? Json(static_cast<double>(use.waited_ns) / 1e9) : Json(nullptr);
 }
 
+Json passages_json(const wire::LeaseRecord& lease) {
+  Json passages = Json::array();
+  for (const wire::PassageRecord& passage : lease.passages)
+    passages.push_back({{"server", passage.server}, {"sealed", passage.sealed}});
+  return passages;
+}
+
 Json lease_json(const wire::LeaseRecord& lease) {
   Json slices = Json::array();
   for (size_t i = 0; i < lease.slices.size(); ++i) {
@@ -70,6 +77,7 @@ Json lease_json(const wire::LeaseRecord& lease) {
           {"slices", slices},
           {"processes", lease.processes},
           {"links", lease.links},
+          {"passages", passages_json(lease)},
           {"age_s", lease.age_s}};
 }
 
@@ -123,6 +131,7 @@ std::string servers_json(const std::vector<ServerView>& views) {
       continue;
     }
     server["host"] = view.list.server;
+    server["here"] = view.here;
     server["version"] = view.list.product_version;
     server["driver"] = view.list.driver;
     server["driver_version"] = view.list.driver_version;
@@ -163,7 +172,8 @@ std::string variables_json(const std::vector<std::pair<std::string, std::string>
   return dump(json);
 }
 
-std::string doctor_json(const std::vector<DoctorReport>& reports) {
+std::string doctor_json(const std::vector<DoctorReport>& reports,
+                        const std::vector<PassageReport>& passages, const LocalReport& local) {
   Json servers = Json::array();
   for (const DoctorReport& report : reports) {
     Json steps = Json::array();
@@ -174,7 +184,16 @@ std::string doctor_json(const std::vector<DoctorReport>& reports) {
     }
     servers.push_back({{"server", report.server}, {"healthy", report.healthy}, {"steps", steps}});
   }
-  return dump({{"servers", servers}});
+  Json pairs = Json::array();
+  for (const PassageReport& pair : passages) {
+    Json one = {{"servers", {pair.one, pair.other}}, {"open", pair.open}};
+    if (pair.open) one.update({{"sealed", pair.sealed}, {"round_trip_us", pair.round_trip_us}});
+    one["detail"] = pair.detail;
+    pairs.push_back(one);
+  }
+  return dump({{"servers", servers},
+               {"passages", pairs},
+               {"local", {{"state", local.state}, {"detail", local.detail}}}});
 }
 
 std::string version_json(const char* version, uint64_t calls) {

@@ -19,6 +19,7 @@ TEST(Json, Servers) {
     {
       "server": "rack7:7433",
       "host": "rack7",
+      "here": false,
       "version": "0.1.0",
       "driver": "/usr/lib/libcuda.so.580.1",
       "driver_version": 13000,
@@ -85,6 +86,12 @@ TEST(Json, Servers) {
           ],
           "processes": 2,
           "links": "sealed(tcp), shm",
+          "passages": [
+            {
+              "server": "10.0.0.3",
+              "sealed": true
+            }
+          ],
           "age_s": 7800
         }
       ]
@@ -137,7 +144,36 @@ TEST(Json, Others) {
                                               std::to_string(wire::kProtocolVersion) +
                                               ",\n  \"schema_digest\": \"0000000000000abc\"\n}");
   const DoctorReport report = {"a", {{"route", "ok", "12 us", {{"round_trip_us", 12}}}}, true};
-  EXPECT_NE(doctor_json({report}).find("\"round_trip_us\": 12.0"), std::string::npos);
+  EXPECT_NE(doctor_json({report}, {}, {}).find("\"round_trip_us\": 12.0"), std::string::npos);
+  EXPECT_EQ(doctor_json({}, {{"a", "b", true, true, 35, "a knows it"}, {"a", "c", false}},
+                        {"none", "no server runs here"}),
+            R"({
+  "servers": [],
+  "passages": [
+    {
+      "servers": [
+        "a",
+        "b"
+      ],
+      "open": true,
+      "sealed": true,
+      "round_trip_us": 35.0,
+      "detail": "a knows it"
+    },
+    {
+      "servers": [
+        "a",
+        "c"
+      ],
+      "open": false,
+      "detail": ""
+    }
+  ],
+  "local": {
+    "state": "none",
+    "detail": "no server runs here"
+  }
+})");
 }
 
 }  // namespace

@@ -86,6 +86,14 @@ std::string memory_of(const wire::LeaseRecord& lease) {
   return memory_text(used, quota);
 }
 
+// How data travels: to the client, and to other servers.
+std::string data_text(const wire::LeaseRecord& lease) {
+  std::string text = lease.links.empty() ? "-" : safe(lease.links);
+  for (const wire::PassageRecord& passage : lease.passages)
+    text += ", " + safe(passage.server) + (passage.sealed ? " sealed" : " in clear");
+  return text;
+}
+
 }  // namespace
 
 std::string leases_text(const std::vector<ServerView>& views) {
@@ -93,11 +101,12 @@ std::string leases_text(const std::vector<ServerView>& views) {
                             "QUEUED", "TERMS", "MEMORY USED / QUOTA", "PROCESSES", "DATA", "AGE"}};
   for (const ServerView& view : views) {
     for (const wire::LeaseRecord& lease : view.list.leases) {
-      rows.push_back({std::to_string(lease.lease_id), view.server, who_text(lease.client),
+      const std::string server = view.server + (view.here ? " (here)" : "");
+      rows.push_back({std::to_string(lease.lease_id), server, who_text(lease.client),
                       safe(lease.client.program), slices_text(lease.slices, "GPU "),
                       joined(lease, delivered_text), joined(lease, waited_text),
                       terms_text(lease.terms), memory_of(lease), std::to_string(lease.processes),
-                      lease.links.empty() ? "-" : safe(lease.links), age_text(lease.age_s)});
+                      data_text(lease), age_text(lease.age_s)});
     }
   }
   return rows.size() == 1 ? "" : aligned(rows);

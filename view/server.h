@@ -13,6 +13,7 @@ struct ServerView {
   std::string server;  // its endpoint, as the user wrote it
   base::Status status;
   wire::ListReply list;  // empty unless `status` is ok
+  bool here = false;     // it serves this machine
 };
 
 // What the use of a lease's slice was; nothing where the server does not say.

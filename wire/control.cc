@@ -2,6 +2,7 @@
 // The fields of the control messages (wire/records.h says how they are written).
 #include "wire/control.h"
 
+#include "wire/assignment.h"
 #include "wire/records.h"
 
 namespace tendril::wire {
@@ -57,6 +58,12 @@ void visit(V& v, SliceUse& m) {
 }
 
 template <typename V>
+void visit(V& v, PassageRecord& m) {
+  v(1, m.server);
+  v.unless_empty(2, m.sealed);
+}
+
+template <typename V>
 void visit(V& v, LeaseRecord& m) {
   v(1, m.lease_id);
   v(2, m.client);
@@ -67,6 +74,7 @@ void visit(V& v, LeaseRecord& m) {
   v(7, m.terms);
   v(8, m.uses);
   v.unless_empty(9, m.links);
+  v(10, m.passages);
 }
 
 template <typename V>
@@ -104,6 +112,7 @@ void visit(V& v, ListReply& m) {
   v.unless_empty(10, m.more_leases);
   v.unless_empty(11, m.more_sessions);
   v(12, m.nccl_versions);
+  v.unless_empty(13, m.server_id);
 }
 
 template <typename V>
@@ -210,6 +219,24 @@ void visit(V& v, ChangeRequest& m) {
 template <typename V>
 void visit(V& v, PingBody& m) {
   v(1, m.cookie);
+}
+
+template <typename V>
+void visit(V& v, MeetReply& m) {
+  v(1, m.server_id);
+  v.unless_empty(2, m.seals);
+}
+
+template <typename V>
+void visit(V& v, ReachRequest& m) {
+  v(1, m.server_id);
+}
+
+template <typename V>
+void visit(V& v, ReachReply& m) {
+  v(1, m.server);
+  v.unless_empty(2, m.sealed);
+  v(3, m.round_trip_us);
 }
 
 template <typename V>
@@ -344,6 +371,12 @@ static bool sensible(const AttachReply& reply) {
          sensible(reply.transports);
 }
 
+static bool sensible(const MeetReply& reply) { return reply.server_id.size() == kServerIdBytes; }
+static bool sensible(const ReachRequest& request) {
+  return request.server_id.size() == kServerIdBytes;
+}
+static bool sensible(const ReachReply& reply) { return reply.server.size() <= kNewsTextBytesMax; }
+
 // A hello must name its range of versions.
 static void before_reading(Hello& hello) { hello.protocol_oldest = 1, hello.protocol_newest = 0; }
 
@@ -360,6 +393,9 @@ TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
 TENDRIL_CONTROL_MESSAGE(ChangeRequest)
 TENDRIL_CONTROL_MESSAGE(PingBody)
+TENDRIL_CONTROL_MESSAGE(MeetReply)
+TENDRIL_CONTROL_MESSAGE(ReachRequest)
+TENDRIL_CONTROL_MESSAGE(ReachReply)
 TENDRIL_CONTROL_MESSAGE(EnrollRequest)
 TENDRIL_CONTROL_MESSAGE(RenewRequest)
 TENDRIL_CONTROL_MESSAGE(CertificateReply)

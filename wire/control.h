@@ -65,6 +65,9 @@ enum class Request : uint16_t {
   // transport, and no connections are joined.
   kUse = 8,
   kChange = 9,  // ChangeRequest: new terms for a live lease (administration)
+  // Passages (daemon/passages/)
+  kMeet = 10,   // -> MeetReply; another server asks who this one is. Proves nothing, gives nothing
+  kReach = 11,  // ReachRequest -> ReachReply; a user asks for the way to another server
   // SecuredAttach -> SecuredAttach: kAttach inside a handshake that proves to each end that the
   // other knows a secret (session/control/secure_attach.h)
   kSecuredAttach = 20,
@@ -206,6 +209,12 @@ struct SliceUse {
   uint64_t age_ns = 0;
 };
 
+// Copies between a lease's sessions here and those on another server have a connection.
+struct PassageRecord {
+  std::string server;  // its address, or as this server's operator wrote it
+  bool sealed = false;
+};
+
 struct LeaseRecord {
   uint64_t lease_id = 0;
   ClientInfo client;
@@ -217,6 +226,7 @@ struct LeaseRecord {
   std::vector<SliceUse> uses;  // per slice
   // How its sessions' data travels, each way once: "sealed(tcp), shm". Empty: nobody is attached.
   std::string links;
+  std::vector<PassageRecord> passages;  // of its sessions, each other server once
 };
 
 // A session and its worker's counts of what it has done so far.
@@ -259,6 +269,7 @@ struct ListReply {
   std::vector<ApiRecord> apis;
   bool more_leases = false, more_sessions = false;
   std::vector<uint32_t> nccl_versions;  // that it lends, as 22809 for 2.28.9; the highest first
+  std::string server_id;  // random, new at each start; no secret. Empty: a scheduler's list
 };
 
 // Why a request waits. Sent any number of times before its answer, to clients that said they hear
@@ -375,9 +386,9 @@ inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
 // unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListRequest, ListReply,
 // AttachRequest, AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// News, EnrollRequest, RenewRequest, CertificateReply, DeniedReply, InviteRequest, InviteReply,
-// RevokeRequest, RevokeReply, TransportOffers, TransportAnswers. An encoding that would be too long
-// is empty.
+// MeetReply, ReachRequest, ReachReply, News, EnrollRequest, RenewRequest, CertificateReply,
+// DeniedReply, InviteRequest, InviteReply, RevokeRequest, RevokeReply, TransportOffers,
+// TransportAnswers. An encoding that would be too long is empty.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
@@ -392,6 +403,18 @@ struct ChangeRequest {
 };
 struct PingBody {
   uint64_t cookie = 0;
+};
+struct MeetReply {
+  std::string server_id;  // as in ListReply
+  bool seals = false;     // by this server's rule, data to whoever asks travels sealed
+};
+struct ReachRequest {
+  std::string server_id;  // whom to look for among the servers that the operator named
+};
+struct ReachReply {
+  std::string server;          // as the operator wrote it
+  bool sealed = false;         // by the rule of one of the two, data between them travels sealed
+  uint32_t round_trip_us = 0;  // of a message between them
 };
 // Asks for a certificate with a join token, or with the signed token of an identity provider.
 struct EnrollRequest {

@@ -34,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<PoolAnswer>,    attempt<InviteRequest>,
       attempt<InviteReply>,   attempt<RevokeRequest>,
       attempt<RevokeReply>,   attempt<IssuedRequest>,
-      attempt<IssuedReply>};
+      attempt<IssuedReply>,   attempt<MeetReply>,
+      attempt<ReachRequest>,  attempt<ReachReply>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

@@ -31,6 +31,7 @@ ListReply sample_list() {
   lease.memory_used_bytes = {5, 6};
   lease.terms = {SharePolicy::kCap, -7};
   lease.uses = {{true, 490000, 1'000'000'000'000, 5}, {}};
+  lease.passages = {{"10.0.0.3", true}, {"gpu4:7433", false}};
   list.leases.push_back(lease);
   SessionRecord session;
   session.session_id = 4;
@@ -62,6 +63,10 @@ TEST(Control, ListRoundTrip) {
   EXPECT_EQ(list.leases[0].uses[0].used_ns, 1'000'000'000'000u);
   EXPECT_EQ(list.leases[0].uses[0].recent_millionths, 490000u);
   EXPECT_FALSE(list.leases[0].uses[1].measured);
+  ASSERT_EQ(list.leases[0].passages.size(), 2u);
+  EXPECT_EQ(list.leases[0].passages[0].server, "10.0.0.3");
+  EXPECT_TRUE(list.leases[0].passages[0].sealed);
+  EXPECT_FALSE(list.leases[0].passages[1].sealed);
   ASSERT_EQ(list.sessions.size(), 2u);
   EXPECT_EQ(list.sessions[1].client.program, "train");
   EXPECT_EQ(list.sessions[1].calls, 1'000'000'000'000u);
@@ -95,6 +100,26 @@ TEST(Control, PartsOfAListAndNewsRoundTrip) {
   EXPECT_EQ(news.of, 7u);
   body = encode(News{std::string(kNewsTextBytesMax + 1, 'x'), 0, 0});
   EXPECT_FALSE(decode(body.data(), body.size(), &news));
+}
+
+TEST(Control, ServersThatMeetHaveIdsOfOneLength) {
+  const std::string id(16, '\7');
+  std::vector<uint8_t> body = encode(MeetReply{id, true});
+  MeetReply met;
+  ASSERT_TRUE(decode(body.data(), body.size(), &met));
+  EXPECT_EQ(met.server_id, id);
+  EXPECT_TRUE(met.seals);
+  body = encode(MeetReply{id + "x", true});
+  EXPECT_FALSE(decode(body.data(), body.size(), &met));
+  body = encode(ReachRequest{id.substr(1)});
+  ReachRequest asked;
+  EXPECT_FALSE(decode(body.data(), body.size(), &asked));
+  body = encode(ReachReply{"gpu4:7433", false, 35});
+  ReachReply way;
+  ASSERT_TRUE(decode(body.data(), body.size(), &way));
+  EXPECT_EQ(way.server, "gpu4:7433");
+  EXPECT_FALSE(way.sealed);
+  EXPECT_EQ(way.round_trip_us, 35u);
 }
 
 TEST(Control, AListThatIsTooLongHasNoEncoding) {

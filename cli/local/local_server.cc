@@ -73,12 +73,17 @@ LocalServer::~LocalServer() {
   rmdir(folder_.c_str());
 }
 
+base::Result<session::Endpoint> LocalServer::standing() {
+  const std::string named = config::variable("TENDRIL_LOCAL_SERVER");
+  return session::parse_endpoint(named.empty() || named == "new" ? "127.0.0.1" : named);
+}
+
 base::Result<session::Endpoint> LocalServer::find(const session::ConnectOptions& connect) {
-  const char* const named = getenv("TENDRIL_LOCAL_SERVER");
-  const bool given = named != nullptr && *named != 0;
+  const std::string named = config::variable("TENDRIL_LOCAL_SERVER");
+  const bool given = !named.empty();
   if (process_ > 0) return session::parse_endpoint(started_);
-  if (given && strcmp(named, "new") == 0) return start();
-  auto endpoint = session::parse_endpoint(given ? named : "127.0.0.1");
+  if (named == "new") return start();
+  auto endpoint = standing();
   if (!endpoint.ok()) return endpoint;
   const auto control = session::Control::connect(*endpoint, connect);
   if (control.ok() || given) return control.ok() ? endpoint : control.status();

@@ -19,8 +19,11 @@ class LocalServer {
   LocalServer& operator=(const LocalServer&) = delete;
   // Ends the server if this started it.
   ~LocalServer();
-  // TENDRIL_LOCAL_SERVER, or the default port of this machine. If nobody answers at the default, or
-  // the variable is "new", it starts a server and waits until that serves.
+  // TENDRIL_LOCAL_SERVER, or the default port of this machine: where a server is that was not
+  // started for a run, if there is one.
+  static base::Result<session::Endpoint> standing();
+  // The same. If nobody answers at the default, or the variable is "new", it starts a server and
+  // waits until that serves.
   base::Result<session::Endpoint> find(const session::ConnectOptions& connect);
 
  private:

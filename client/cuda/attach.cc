@@ -191,6 +191,7 @@ CUresult attach_process() {
   process->pid = getpid();
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
   process->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
+  process->uses_passages = configuration->uses_passages;
   g_attachment.set(process);  // look-ups during attach need it
   process->attaching =
       new core::Attaching({wire::cuda::kApiName, wire::cuda::kSchemaDigest, nccl_is_ours()},

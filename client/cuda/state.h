@@ -250,6 +250,7 @@ struct Process {
   std::vector<Device*> devices;  // constant after cuInit
   int driver_version = 0;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is over
+  bool uses_passages = true;     // TENDRIL_PASSAGES
   std::atomic<uint64_t> next_buffer_id{1};
   std::atomic<uint64_t> next_context_id{1};
   std::atomic<uint64_t> next_stream_id{10};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "config/servers.h"
 #include "config/text.h"
 #include "session/control/secure_attach.h"
@@ -20,10 +21,24 @@ namespace {
 constexpr unsigned kThreads = 4;
 constexpr size_t kWaitingMax = 64;
 constexpr int kReachMs = 3000;
+constexpr int kLookMs = 10'000;       // for one server among those that are named
+constexpr unsigned kReachingMax = 2;  // at a time: each holds a thread that leases need, too
 constexpr size_t kPeersMax = 1024;
 
 Status nobody_named() {
   return Status(Code::kNotFound, "its operator has named no other servers (tendril serve --peers)");
+}
+
+// What somebody who is named answered instead of being the one that is looked for.
+void note(const session::Endpoint& endpoint, const Status& status, std::string* against) {
+  *against += (against->empty() ? "" : "; ") + endpoint.text + ": " + status.message();
+}
+
+Status found_nowhere(const std::vector<session::Endpoint>& endpoints, const std::string& against) {
+  if (!against.empty()) return Status(Code::kUnavailable, against);
+  if (endpoints.empty()) return nobody_named();
+  return Status(Code::kNotFound,
+                "its operator has not named the other server (tendril serve --peers)");
 }
 
 std::string server_id_of(const wire::PassageToken& token) {
@@ -104,17 +119,28 @@ void Peers::dial(const wire::PassageToken& token, bool sealed, Done done) {
 }
 
 // The server's id says which one is meant, and is not known before one has answered. So each is
-// asked in turn. Only the right one knows the passage.
-Result<Peers::Passage> Peers::find(const wire::PassageToken& token, bool sealed) {
+// asked in turn.
+Result<std::vector<session::Endpoint>> Peers::read_for(const std::string& server_id) {
   auto endpoints = read();
-  if (!endpoints.ok()) return endpoints.status();
+  if (!endpoints.ok()) return endpoints;
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto known = known_.find(server_id);
+  for (size_t i = 0; known != known_.end() && i < endpoints->size(); ++i)
+    if ((*endpoints)[i].text == known->second) std::swap((*endpoints)[0], (*endpoints)[i]);
+  return endpoints;
+}
+
+void Peers::learn(const std::string& server_id, const session::Endpoint& endpoint) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (known_.size() >= kPeersMax) known_.clear();
+  known_[server_id] = endpoint.text;
+}
+
+// Only the right one knows the passage.
+Result<Peers::Passage> Peers::find(const wire::PassageToken& token, bool sealed) {
   const std::string id = server_id_of(token);
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    const auto known = known_.find(id);
-    for (size_t i = 0; known != known_.end() && i < endpoints->size(); ++i)
-      if ((*endpoints)[i].text == known->second) std::swap((*endpoints)[0], (*endpoints)[i]);
-  }
+  auto endpoints = read_for(id);
+  if (!endpoints.ok()) return endpoints.status();
   std::string against;
   for (const session::Endpoint& endpoint : *endpoints) {
     Result<Passage> passage = ask(endpoint, token, sealed);
@@ -122,29 +148,67 @@ Result<Peers::Passage> Peers::find(const wire::PassageToken& token, bool sealed)
     if (!passage.ok() && passage.status().code() == Code::kUnsupported && !sealed)
       passage = ask(endpoint, token, true);
     if (passage.ok()) {
-      std::lock_guard<std::mutex> hold(mutex_);
-      if (known_.size() >= kPeersMax) known_.clear();
-      known_[id] = endpoint.text;
+      learn(id, endpoint);
+      passage->server = endpoint.text;
       return passage;
     }
     if (passage.status().code() == Code::kNotFound) continue;
-    against += (against.empty() ? "" : "; ") + endpoint.text + ": " + passage.status().message();
+    note(endpoint, passage.status(), &against);
   }
-  if (!against.empty()) return Status(Code::kUnavailable, against);
-  if (endpoints->empty()) return nobody_named();
-  return Status(Code::kNotFound,
-                "its operator has not named the other server (tendril serve --peers)");
+  return found_nowhere(*endpoints, against);
+}
+
+Result<wire::ReachReply> Peers::reach(const std::string& server_id) {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    if (reaching_ >= kReachingMax)
+      return Status(Code::kExhausted, "this server is asked by many for the way; try again");
+    ++reaching_;
+  }
+  auto reply = look_for(server_id);
+  std::lock_guard<std::mutex> hold(mutex_);
+  --reaching_;
+  return reply;
+}
+
+Result<wire::ReachReply> Peers::look_for(const std::string& server_id) {
+  auto endpoints = read_for(server_id);
+  if (!endpoints.ok()) return endpoints.status();
+  std::string against;
+  session::ConnectOptions options;
+  options.timeout_ms = kReachMs;
+  const base::Deadline deadline(kLookMs);
+  for (const session::Endpoint& endpoint : *endpoints) {
+    if (deadline.passed()) return Status(Code::kTimeout, "others do not answer: " + against);
+    double round_trip_us = 0;
+    Result<wire::MeetReply> met = session::meet(endpoint, options, &round_trip_us);
+    if (!met.ok()) note(endpoint, met.status(), &against);
+    if (!met.ok() || met->server_id != server_id) continue;
+    const Result<bool> ruled = rules_sealed(endpoint);
+    if (!ruled.ok()) return ruled.status();
+    learn(server_id, endpoint);
+    wire::ReachReply reply;
+    reply.server = endpoint.text.substr(0, wire::kNewsTextBytesMax);
+    reply.sealed = ruled.value() || met->seals;
+    reply.round_trip_us = static_cast<uint32_t>(round_trip_us);
+    return reply;
+  }
+  return found_nowhere(*endpoints, against);
+}
+
+Result<bool> Peers::rules_sealed(const session::Endpoint& endpoint) const {
+  session::Peer there;
+  there.text = there.address = endpoint.host;
+  there.local = endpoint.host == "localhost" || endpoint.host.rfind("127.", 0) == 0;
+  return rule_(there);
 }
 
 Result<Peers::Passage> Peers::ask(const session::Endpoint& endpoint,
                                   const wire::PassageToken& token, bool sealed) const {
-  session::Peer there;
-  there.text = there.address = endpoint.host;
-  there.local = endpoint.host == "localhost" || endpoint.host.rfind("127.", 0) == 0;
-  Result<bool> ruled = rule_(there);
+  const Result<bool> ruled = rules_sealed(endpoint);
   if (!ruled.ok()) return ruled.status();
   Passage passage;
-  passage.sealed = sealed || *ruled;
+  passage.sealed = sealed || ruled.value();
   wire::JoinRequest request;
   request.session_id = token.session_id;
   request.channel = static_cast<uint16_t>(wire::kPassageChannels | token.number |

@@ -17,6 +17,7 @@
 #include "session/control/attach.h"
 #include "session/control/connection.h"
 #include "wire/assignment.h"
+#include "wire/control.h"
 
 namespace tendril::daemon {
 
@@ -37,15 +38,25 @@ class Peers {
   struct Passage {
     session::Connection connection;
     bool sealed = false;
+    std::string server;  // as the operator wrote it
   };
   using Done = std::function<void(base::Result<Passage>)>;
   // `sealed`: it must be, whatever the rules say. `done` is called once, on another thread or on
   // this one.
   void dial(const wire::PassageToken& token, bool sealed, Done done);
 
+  // The way to the server with that id (kServerIdBytes). Blocks while servers are asked. The error
+  // says why passages to it cannot be made from here.
+  base::Result<wire::ReachReply> reach(const std::string& server_id);
+
  private:
   Peers(std::string file, Rule rule) : file_(std::move(file)), rule_(std::move(rule)) {}
   base::Result<std::vector<session::Endpoint>> read() const;
+  // All that are named, the one that had this id before first.
+  base::Result<std::vector<session::Endpoint>> read_for(const std::string& server_id);
+  void learn(const std::string& server_id, const session::Endpoint& endpoint);
+  base::Result<bool> rules_sealed(const session::Endpoint& endpoint) const;
+  base::Result<wire::ReachReply> look_for(const std::string& server_id);
   base::Result<Passage> find(const wire::PassageToken& token, bool sealed);
   base::Result<Passage> ask(const session::Endpoint& endpoint, const wire::PassageToken& token,
                             bool sealed) const;
@@ -59,6 +70,7 @@ class Peers {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool ending_ = false;
+  unsigned reaching_ = 0;                     // calls of reach
   std::map<std::string, std::string> known_;  // endpoint of a server by its id
 };
 

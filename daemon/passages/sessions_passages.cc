@@ -52,7 +52,8 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
   wire::PassageToken token;
   memcpy(&token, record.content, sizeof token);
   const auto number = static_cast<uint32_t>(record.bytes);
-  auto done = [worker = session.worker, number](base::Result<Peers::Passage> passage) {
+  auto done = [this, id = session.id, worker = session.worker,
+               number](base::Result<Peers::Passage> passage) {
     wire::WorkerMessage message = {};
     if (!passage.ok()) {
       message.kind = wire::WorkerMessageKind::kPassage;
@@ -64,12 +65,19 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
     message = passage_message(number, passage->connection, passage->sealed);
     const int fd = passage->connection.descriptor();
     (void)worker->send(message, &fd, 1);
+    connected_to(id, passage->server, passage->sealed);  // on a thread of Peers
   };
   if (peers_ == nullptr || token.number >= wire::kSealedPassage)
     return done(Status(Code::kRefused, "this server makes no connections to others"));
   if (memcmp(token.server_id, server_id_.data(), server_id_.size()) == 0)
     return done(Status(Code::kInvalid, "both sessions are on this server"));
   peers_->dial(token, session.sealed, std::move(done));
+}
+
+void Sessions::connected_to(uint64_t session_id, const std::string& server, bool sealed) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (const std::shared_ptr<Session> session = find_session(session_id))
+    session->connected.push_back({printable(server, wire::kNewsTextBytesMax), sealed});
 }
 
 Status Sessions::join_passage(const wire::JoinRequest& request, bool must_seal) {
@@ -103,8 +111,9 @@ void Sessions::joined_passage(const wire::JoinRequest& request, session::Connect
   connection.keep_alive();
   connection.set_keys(offered->second.key);
   session->passages.erase(offered);
-  const wire::WorkerMessage message =
-      passage_message(number, connection, (request.channel & wire::kSealedPassage) != 0);
+  const bool sealed = (request.channel & wire::kSealedPassage) != 0;
+  session->connected.push_back({connection.peer().address, sealed});
+  const wire::WorkerMessage message = passage_message(number, connection, sealed);
   const int fd = connection.descriptor();
   (void)session->worker->send(message, &fd, 1);
   log(Level::kInfo, "session %lu: a worker of %s copies to and from it",

@@ -297,4 +297,21 @@ Result<Connection> take_passage(const Endpoint& endpoint, const ConnectOptions& 
   return (*client)->take_connection();
 }
 
+Result<wire::MeetReply> meet(const Endpoint& endpoint, const ConnectOptions& options,
+                             double* round_trip_us) {
+  Result<std::unique_ptr<ControlClient>> client =
+      ControlClient::start_unproven(endpoint, options, {});
+  if (!client.ok()) return client.status();
+  const Status greeted = (*client)->read_hello();
+  if (!greeted.ok()) return greeted;
+  const uint64_t begin_ns = base::now_ns();
+  Result<Message> answer = (*client)->ask(wire::Request::kMeet, {}, answer_ms(options));
+  if (!answer.ok()) return answer.status();
+  *round_trip_us = static_cast<double>(base::now_ns() - begin_ns) / 1000;
+  wire::MeetReply reply;
+  if (!answer->read(&reply))
+    return Status(Code::kInvalid, endpoint.text + " answers in a way that is not understood");
+  return reply;
+}
+
 }  // namespace tendril::session

@@ -124,6 +124,10 @@ base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& op
 // another server's worker. kUnsupported: the server wants it sealed. `request` has its proof.
 base::Result<Connection> take_passage(const Endpoint& endpoint, const ConnectOptions& options,
                                       const wire::JoinRequest& request);
+// Who the server there is, and whether it wants data from here sealed. *round_trip_us: of a
+// message. Proves nothing to it.
+base::Result<wire::MeetReply> meet(const Endpoint& endpoint, const ConnectOptions& options,
+                                   double* round_trip_us);
 // What the devices of a lease are, in the words of the request's API, without a session. No facts:
 // the server cannot say it. The request names the lease.
 base::Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& options,

@@ -266,6 +266,8 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
     case wire::Request::kInvite:
     case wire::Request::kRevoke:
     case wire::Request::kIssued:
+    case wire::Request::kMeet:
+    case wire::Request::kReach:
       break;
   }
   return perform_other(request, facts, handler);

@@ -14,91 +14,8 @@ import unittest
 
 import harness
 import relay
-from harness import BUILD, PROGRAMS, Server, eventually, listing, start
-
-PREPARE = f"""
-import ctypes, os, sys, time
-from ctypes import byref, c_int, c_size_t, c_void_p
-cuda = ctypes.CDLL("{harness.CLIENT}")
-def must(result):
-    assert result == 0, result
-def look(ordinals):
-    seen = []
-    for i in ordinals:
-        name, uuid = ctypes.create_string_buffer(100), ctypes.create_string_buffer(16)
-        bus, memory, value = ctypes.create_string_buffer(20), c_size_t(), c_int()
-        must(cuda.cuDeviceGetName(name, 100, i))
-        must(cuda.cuDeviceGetUuid_v2(uuid, i))
-        must(cuda.cuDeviceGetPCIBusId(bus, 20, i))
-        must(cuda.cuDeviceTotalMem_v2(byref(memory), i))
-        values = [
-            value.value if cuda.cuDeviceGetAttribute(byref(value), which, i) == 0 else None
-            for which in range(1, 160)
-        ]
-        seen.append((name.value, uuid.raw, bus.value, memory.value, values))
-    return seen
-def use(ordinal):
-    context, low, high, limit = c_void_p(), c_int(), c_int(), c_size_t()
-    result = cuda.cuDevicePrimaryCtxRetain(byref(context), ordinal)
-    if result == 0:
-        must(cuda.cuCtxSetCurrent(context))
-        must(cuda.cuCtxGetStreamPriorityRange(byref(low), byref(high)))
-        must(cuda.cuCtxGetLimit(byref(limit), 0))
-        assert high.value < low.value and limit.value > 0, (low, high, limit)
-    return result
-def tell(what):
-    print(what, flush=True)
-def step(name):
-    tell(name)
-    while not os.path.exists(os.path.join(folder, name)):
-        time.sleep(0.02)
-must(cuda.cuInit(0))
-"""
-
-
-def processes(*servers, **environment):
-    """How many are with each server."""
-    return [
-        sum(lease["processes"] for lease in listing(one, **environment)["leases"])
-        for one in servers
-    ]
-
-
-class TwoServers(unittest.TestCase):
-    OPTIONS, GPUS = (), 4
-
-    @classmethod
-    def setUpClass(cls):
-        cls.both = [Server(*cls.OPTIONS, gpus=cls.GPUS, warm=0) for _ in range(2)]
-        cls.near, cls.far = cls.both
-        for server in cls.both:
-            cls.addClassCleanup(server.stop)
-
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def python(self, text, *arguments, server=None, **environment):
-        """A running program. At each step it prints a name and waits until `go_on` names it."""
-        process = start(
-            "run",
-            *arguments,
-            "--",
-            sys.executable,
-            "-c",
-            PREPARE + f"folder = {self.folder!r}\n" + text,
-            server=server or self.both,
-            TENDRIL_TRANSPORT="tcp",
-            **environment,
-        )
-        self.addCleanup(harness.end, process)
-        return process
-
-    def comes_to(self, process, name):
-        self.assertEqual(process.stdout.readline().strip(), name)
-
-    def go_on(self, name):
-        pathlib.Path(self.folder, name).touch()
+from harness import BUILD, PROGRAMS, Server, eventually, start
+from several import COPIES, PREPARE, TwoServers, processes
 
 
 @harness.needs_plain_client
@@ -185,284 +102,6 @@ tell("passed")
             self.assertIn("passed", run.stdout.read())
 
 
-COPIES = """
-import random
-def each(count):
-    contexts = []
-    for i in range(count):
-        context = c_void_p()
-        must(cuda.cuDevicePrimaryCtxRetain(byref(context), i))
-        contexts.append(context)
-    return contexts
-def enter(i):
-    must(cuda.cuCtxSetCurrent(contexts[i]))
-def memory(i, size):
-    enter(i)
-    address = ctypes.c_uint64()
-    must(cuda.cuMemAlloc_v2(byref(address), c_size_t(size)))
-    return address
-def stream(i):
-    enter(i)
-    made = c_void_p()
-    must(cuda.cuStreamCreate(byref(made), 1))
-    return made
-def event(i):
-    enter(i)
-    made = c_void_p()
-    must(cuda.cuEventCreate(byref(made), 2))
-    return made
-def write(i, address, data):
-    enter(i)
-    must(cuda.cuMemcpyHtoD_v2(address, data, c_size_t(len(data))))
-def read(i, address, size):
-    enter(i)
-    data = ctypes.create_string_buffer(size)
-    must(cuda.cuMemcpyDtoH_v2(data, address, c_size_t(size)))
-    return data.raw
-def peer(to, i, source, j, size, on=None):
-    if on is None:
-        return cuda.cuMemcpyPeer(to, contexts[i], source, contexts[j], c_size_t(size))
-    return cuda.cuMemcpyPeerAsync(to, contexts[i], source, contexts[j], c_size_t(size), on)
-MIB = 1 << 20
-"""
-
-
-class Passages(TwoServers):
-    """Copies between the GPUs of two servers, and waits for each other's events."""
-
-    GPUS = 1
-
-    @classmethod
-    def setUpClass(cls):
-        cls.named = tempfile.mkdtemp(prefix="tendril-e2e-")
-        cls.addClassCleanup(shutil.rmtree, cls.named)
-        cls.peers = pathlib.Path(cls.named, "peers")
-        cls.peers.touch()
-        cls.OPTIONS = ("--peers", cls.peers)
-        super().setUpClass()
-
-    def setUp(self):
-        super().setUp()
-        self.name(*self.both)
-
-    def name(self, *servers):
-        self.peers.write_text("".join(f"{one.endpoint}\n" for one in servers), encoding="utf-8")
-
-    def program(self, text, servers=None, **environment):
-        return self.python(
-            COPIES + "contexts = each(2)\n" + text + '\ntell("passed")\n',
-            "-n",
-            "2",
-            server=servers,
-            **environment,
-        )
-
-    def passes(self, text, servers=None, **environment):
-        run = self.program(text, servers, **environment)
-        output = run.stdout.read()
-        self.assertEqual((run.wait(60), output.strip().split("\n")[-1]), (0, "passed"), output)
-        return output
-
-    def test_the_clients_line_carries_no_copy(self):
-        lines = [Counted(one.port) for one in self.both]
-        for line in lines:
-            line.__enter__()
-            self.addCleanup(line.__exit__)
-        run = self.program(
-            """
-size = 16 * MIB
-near, far = memory(0, size), memory(1, size)
-must(cuda.cuMemsetD8_v2(near, 7, c_size_t(size)))
-must(peer(far, 1, near, 0, 1))
-tell("prepared")
-step("copied")
-must(peer(far, 1, near, 0, size))
-tell("over")
-step("checked")
-assert read(1, far, size) == b"\\7" * size
-""",
-            lines,
-        )
-        self.comes_to(run, "prepared")
-        self.comes_to(run, "copied")
-        before = [line.bytes for line in lines]
-        self.go_on("copied")
-        self.comes_to(run, "over")
-        self.comes_to(run, "checked")
-        for line, bytes_before in zip(lines, before):
-            self.assertLess(line.bytes - bytes_before, 4096)
-        self.go_on("checked")
-        self.comes_to(run, "passed")
-        self.assertEqual(run.wait(20), 0)
-
-    def test_copies_in_both_directions(self):
-        """Of all sizes and shapes, in the program's streams and beside them."""
-        self.passes("""
-for size in (1, 4096, 3 * MIB + 17):
-    data = random.Random(size).randbytes(size)
-    near, far, again = memory(0, size), memory(1, size), memory(0, size)
-    write(0, near, data)
-    assert peer(far, 1, near, 0, size) == 0
-    assert read(1, far, size) == data
-    on = stream(1)
-    assert peer(again, 0, far, 1, size, on) == 0
-    must(cuda.cuStreamSynchronize(on))
-    assert read(0, again, size) == data
-class Peer(ctypes.Structure):
-    _fields_ = [
-        (end + name, ctypes.c_uint64)
-        for end in ("src", "dst")
-        for name in "x y z lod type host device array context pitch height".split()
-    ] + [(name, ctypes.c_uint64) for name in ("width", "height", "depth")]
-assert ctypes.sizeof(Peer) == 25 * 8
-near, far = memory(0, 5 * 40 * 100), memory(1, 5 * 50 * 300)
-data = random.Random(1).randbytes(5 * 40 * 100)
-write(0, near, data)
-write(1, far, bytes(5 * 50 * 300))
-shape = Peer(srctype=2, srcdevice=near.value, srccontext=contexts[0].value, srcpitch=100)
-shape.srcheight, shape.srcx, shape.srcy = 40, 3, 2
-shape.dsttype, shape.dstdevice, shape.dstcontext = 2, far.value, contexts[1].value
-shape.dstpitch, shape.dstheight, shape.dstx = 300, 50, 11
-shape.width, shape.height, shape.depth = 90, 30, 5
-enter(1)
-must(cuda.cuMemcpy3DPeer(byref(shape)))
-expected = bytearray(5 * 50 * 300)
-for z in range(5):
-    for y in range(30):
-        row = data[(z * 40 + y + 2) * 100 + 3 :][:90]
-        at = (z * 50 + y) * 300 + 11
-        expected[at : at + 90] = row
-assert read(1, far, len(expected)) == bytes(expected)
-""")
-
-    def test_a_thread_is_not_held(self):
-        """Neither by a copy behind a stream that stands still, nor by an event that is not over."""
-        self.passes("""
-size = 2 * MIB
-near, far, gate = memory(0, size), memory(1, size), memory(0, 4)
-write(0, gate, bytes(4))
-write(0, near, b"a" * size)
-write(1, far, b"b" * size)
-standing, after = stream(0), stream(1)
-begun = time.monotonic()
-must(cuda.cuStreamWaitValue32_v2(standing, gate, 1, 0))
-must(peer(far, 1, near, 0, size, standing))
-over = event(0)
-must(cuda.cuEventRecord(over, standing))
-enter(1)
-must(cuda.cuStreamWaitEvent(after, over, 0))
-must(cuda.cuMemsetD8Async(far, ord("c"), c_size_t(1), after))
-assert cuda.cuStreamQuery(standing) == cuda.cuStreamQuery(after) == 600
-assert time.monotonic() - begun < 2
-other = stream(0)
-enter(0)
-must(cuda.cuStreamWriteValue32_v2(other, gate, 1, 0))
-enter(1)
-must(cuda.cuStreamSynchronize(after))
-assert read(1, far, size) == b"c" + b"a" * (size - 1)
-""")
-
-    def test_random_copies_are_those_of_a_model(self):
-        """Streams of both servers, ordered by events both ways."""
-        seed = int(os.environ.get("TENDRIL_SEED", "7"))
-        self.passes(f"""
-draw, SIZE, BUFFERS = random.Random({seed}), 1 << 15, 4
-places = [i % 2 for i in range(2 * BUFFERS)]
-buffers = [memory(place, SIZE) for place in places]
-model = [bytearray(draw.randbytes(SIZE)) for _ in places]
-for place, buffer, data in zip(places, buffers, model):
-    write(place, buffer, bytes(data))
-owners = [0, 1, 0, 1]
-streams, seen = [stream(i) for i in owners], [0] * 4
-events = []
-last = None
-for turn in range({os.environ.get("TENDRIL_COPIES", "250")}):
-    which = draw.randrange(4)
-    if last is not None and last != which:
-        enter(owners[last])
-        done = event(owners[last])
-        must(cuda.cuEventRecord(done, streams[last]))
-        enter(owners[which])
-        must(cuda.cuStreamWaitEvent(streams[which], done, 0))
-        events.append(done)
-    last = which
-    to, source = draw.randrange(len(buffers)), draw.randrange(len(buffers))
-    size = draw.choice((1, 100, 4096, SIZE // 2))
-    at, begin = draw.randrange(SIZE - size), draw.randrange(SIZE - size)
-    if to == source:
-        continue
-    enter(owners[which])
-    must(peer(ctypes.c_uint64(buffers[to].value + at), places[to],
-              ctypes.c_uint64(buffers[source].value + begin), places[source], size, streams[which]))
-    model[to][at : at + size] = model[source][begin : begin + size]
-for owner, one in zip(owners, streams):
-    enter(owner)
-    must(cuda.cuStreamSynchronize(one))
-for place, buffer, data in zip(places, buffers, model):
-    assert read(place, buffer, SIZE) == bytes(data), (place, {seed})
-""")
-
-    def test_servers_that_are_not_named(self):
-        """The copy goes through the client, which says why once."""
-        self.name()
-        output = self.passes(
-            """
-near, far = memory(0, 100), memory(1, 100)
-write(0, near, b"x" * 100)
-must(peer(far, 1, near, 0, 100))
-assert read(1, far, 100) == b"x" * 100
-must(peer(near, 0, far, 1, 100))
-""",
-            TENDRIL_LOG="info",
-        )
-        self.assertEqual(output.count("has named no other servers"), 2, output)
-
-    def test_who_copies_to_a_dead_worker_is_told(self):
-        run = self.program("""
-size = 64 * MIB
-near, far, gate = memory(0, size), memory(1, size), memory(1, 4)
-write(1, gate, bytes(4))
-must(peer(far, 1, near, 0, 100))
-standing, waiting = stream(1), stream(0)
-enter(1)
-must(cuda.cuStreamWaitValue32_v2(standing, gate, 1, 0))
-must(peer(near, 0, far, 1, size, standing))
-over = event(1)
-must(cuda.cuEventRecord(over, standing))
-enter(0)
-must(cuda.cuStreamWaitEvent(waiting, over, 0))
-must(cuda.cuMemsetD8Async(near, 1, c_size_t(1), waiting))
-step("killed")
-begun = time.monotonic()
-enter(0)
-assert cuda.cuStreamSynchronize(waiting) == 46, "device unavailable"
-assert time.monotonic() - begun < 5
-must(cuda.cuStreamSynchronize(waiting))
-assert peer(far, 1, near, 0, 100) == 46
-""")
-        self.comes_to(run, "killed")
-        for worker in self.far.workers():
-            os.kill(worker, signal.SIGKILL)
-        self.go_on("killed")
-        output = run.stdout.read()
-        self.assertIn("passed", output)
-        for server in self.both:
-            eventually(server.idle, 20)
-
-
-class Counted(relay.Wire):
-    """Counts what passes."""
-
-    def __init__(self, port):
-        self.bytes = 0
-        super().__init__(port)
-
-    def passing(self, number, to_server, data):
-        with self.lock:
-            self.bytes += len(data)
-        return data
-
-
 @harness.needs_plain_client
 class LocalBesideRemote(unittest.TestCase):
     """GPUs of this machine over shared memory, and those of another server, in one program."""
@@ -508,6 +147,32 @@ tell("passed")
         output = run.stdout.read()
         self.assertEqual(run.wait(30), 0, output)
         self.assertEqual(output.count(" of 127.0.0.1:"), 2, output)
+
+    def test_ls_and_doctor_tell_of_this_machine(self):
+        with Server() as far, tempfile.TemporaryDirectory() as folder:
+            words = {"XDG_RUNTIME_DIR": folder, "TENDRIL_SERVERS": far.endpoint}
+            run = start(
+                *("run", "--local", "1", "-n", "1", "--", str(PROGRAMS / "hold"), "1", "60"),
+                TENDRIL_LOCAL_SERVER="new",
+                TENDRIL_LOCAL_OPTIONS=f"--driver {harness.DRIVER} --warm 0",
+                TENDRIL_MODULE_STORE="off",
+                **words,
+            )
+            self.addCleanup(harness.end, run)
+            self.assertIn("holding", run.stdout.readline())
+            status, out, err = harness.tendril("ls", "--json", **words)
+            self.assertEqual(status, 0, err)
+            servers = json.loads(out)["servers"]
+            self.assertEqual([one["here"] for one in servers[:1]], [False])
+            here = [one for one in servers if one["here"]]
+            self.assertIn(run.pid, [lease["pid"] for one in here for lease in one["leases"]])
+            status, out, err = harness.tendril("ls", "--json", server=far)
+            self.assertEqual(len(json.loads(out)["servers"]), 1, err)
+            words["TENDRIL_LOCAL_SERVER"] = far.endpoint
+            done = harness.tendril("doctor", "--no-attach", **words)
+            self.assertIn(f"(run --local): ok, {far.endpoint} lends 1 GPU", done[1])
+            done = harness.tendril("doctor", "--no-attach", "--json", **words)
+            self.assertIn(json.loads(done[1])["local"]["state"], ("none", "ok"))
 
 
 NCCL = """

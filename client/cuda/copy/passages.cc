@@ -58,6 +58,7 @@ bool connect_passage(Passage* passage, Session* dialler, Session* other, bool re
 void decide_passage(Passage* passage) {
   std::string one, other;
   passage->decided = true;
+  if (!process()->uses_passages) return;
   passage->open = connect_passage(passage, passage->first, passage->second, false, &one) ||
                   connect_passage(passage, passage->second, passage->first, true, &other);
   if (passage->open) return;
