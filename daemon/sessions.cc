@@ -340,6 +340,7 @@ void Sessions::drop_session(Session* session) {
   if (found != leases_.end()) {
     Lease& lease = *found->second;
     for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+      lease.accounting->get()->ahead_bytes[slice][session->tally] = 0;
       lease.accounting->get()->used_bytes[slice][session->tally] = 0;
     }
     lease.sessions.erase(session->tally);

@@ -293,6 +293,9 @@ class Sessions {
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);
   static uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice);
+  // The same without what is paid ahead: of one session, or of all.
+  static uint64_t bytes_in_use(const wire::AccountingPage& page, uint32_t slice, uint32_t tally);
+  static uint64_t bytes_in_use(const wire::AccountingPage& page, uint32_t slice);
   int over_quota(const Lease& lease) const;
   // Puts the session on its lease, if the lease's memory holds one more process. May wait for one
   // that is ending. Sets session->tally.

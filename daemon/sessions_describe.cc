@@ -2,6 +2,7 @@
 // What is shown of leases and sessions. See sessions.h.
 #include <time.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/clock.h"
@@ -24,6 +25,18 @@ uint64_t processor_ns(pid_t pid) {
 uint64_t Sessions::charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
   uint64_t sum = 0;
   for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
+  return sum;
+}
+
+uint64_t Sessions::bytes_in_use(const wire::AccountingPage& page, uint32_t slice, uint32_t tally) {
+  const uint64_t used = page.used_bytes[slice][tally].load(std::memory_order_relaxed);
+  return used - std::min(used, page.ahead_bytes[slice][tally].load(std::memory_order_relaxed));
+}
+
+uint64_t Sessions::bytes_in_use(const wire::AccountingPage& page, uint32_t slice) {
+  uint64_t sum = 0;
+  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally)
+    sum += bytes_in_use(page, slice, tally);
   return sum;
 }
 
@@ -60,7 +73,7 @@ void Sessions::add_used(const Lease& lease, wire::ListReply* reply) {
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
     for (wire::GpuRecord& gpu : reply->gpus) {
       if (gpu.index == lease.slices[slice].gpu_index)
-        gpu.memory_used_bytes += charged_bytes(*lease.accounting->get(), slice);
+        gpu.memory_used_bytes += bytes_in_use(*lease.accounting->get(), slice);
     }
   }
 }
@@ -101,7 +114,7 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   links.erase("");
   for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
-    record.memory_used_bytes.push_back(charged_bytes(*lease.accounting->get(), slice));
+    record.memory_used_bytes.push_back(bytes_in_use(*lease.accounting->get(), slice));
   return record;
 }
 
@@ -121,8 +134,8 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
   }
   for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size();
        ++slice) {
-    const auto& tally = (*lease->second->accounting)->used_bytes[slice][session.tally];
-    record.memory_used_bytes.push_back(tally.load(std::memory_order_relaxed));
+    record.memory_used_bytes.push_back(
+        bytes_in_use(*lease->second->accounting->get(), slice, session.tally));
   }
   arbiter_->describe(session.id, &record);
   return record;

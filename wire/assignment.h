@@ -150,6 +150,8 @@ struct AccountingPage {
   // assignment.
   std::atomic<uint64_t> quota_bytes[kSlicesMax];
   std::atomic<uint64_t> used_bytes[kSlicesMax][kTalliesMax];
+  // What of that is paid ahead, so not in use yet. For those who look.
+  std::atomic<uint64_t> ahead_bytes[kSlicesMax][kTalliesMax];
 };
 
 }  // namespace tendril::wire

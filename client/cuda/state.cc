@@ -2,6 +2,7 @@
 // The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See
 // state.h; attaching is in attach.cc.
 #include "client/cuda/state.h"
+#include "client/cuda/memory/memory.h"
 
 #include <string.h>
 
@@ -278,14 +279,11 @@ void Session::send_frees(uint64_t stream, uint64_t bytes_min) {
 }
 
 bool Session::give_up_kept() {
-  if (!heap.keeps()) return false;
-  heap.give_up([this](const Context* context, uint64_t base) {
-    process()->ranges.remove_page(base);
-    wire::cuda::memory_free_request request;
-    request.address = base;
-    enqueue(context, request);
-  });
-  return true;
+  bool some = heap.keeps();
+  if (some) heap.give_up(give_block_back);
+  for (Device* device : devices)
+    some |= device->arena.give_up([device](uint64_t bytes) { give_up_paid(device, bytes); });
+  return some;
 }
 
 }  // namespace tendril::client::cuda

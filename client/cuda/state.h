@@ -17,6 +17,7 @@
 #include "client/core/part.h"
 #include "client/core/session.h"
 #include "client/cuda/copy/pending_reads.h"
+#include "client/cuda/memory/device_arena.h"
 #include "client/cuda/memory/device_heap.h"
 #include "client/cuda/memory/freed_blocks.h"
 #include "client/cuda/memory/range_map.h"
@@ -39,6 +40,9 @@ struct Device {
   int least_priority = 0, greatest_priority = 0;
   uint64_t limits[CU_LIMIT_MAX] = {};
   Context* primary = nullptr;  // exists from the start; active while retained
+  DeviceArena arena;           // addresses of its memory
+  std::atomic<bool> arena_refused{false};
+  base::Lock arena_lock;  // held while a thread opens it
   // Handles; 0: not asked for yet, the default one (client/cuda/memory/pool.cc).
   base::Lock pool_lock;
   base::Lock default_pool_lock;  // held while a thread asks for the default pool

@@ -2,6 +2,7 @@
 """Memory of a slice. Whatever takes GPU memory is charged to the slice, the sum never passes its
 size, too much is CUDA_ERROR_OUT_OF_MEMORY and nothing else, and all queries agree."""
 
+import re
 import sys
 import tempfile
 import unittest
@@ -112,7 +113,7 @@ def free_mib():
 
 # Something of the program's lies where the server would give out device memory.
 COLLIDING = """
-MAP_FIXED_NOREPLACE, FIRST, SIZE = 0x100000, 0x6f0000000000, 4 << 30
+MAP_FIXED_NOREPLACE, FIRST, SIZE = 0x100000, %d, 4 << 30
 libc = CDLL(None)
 libc.mmap.restype = c_void_p
 libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_size_t]
@@ -167,18 +168,22 @@ class Charging(unittest.TestCase):
         return out
 
     def test_addresses_that_the_program_has_itself(self):
+        drivers, proposed = 0x6F00_0000_0000, 0x2000_0000_0000
         with Server(environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
-                # Each time one block is refused. Then the driver knows that place, and finds the
-                # neighbourhood taken. Small blocks are cut from a page of 2 MiB, of which one is
-                # refused. Larger requests use up the chunk from which a driver cuts blocks of a
-                # pool, where it has room for thousands. A pool may have freed memory at once or
-                # later, so the number of refusals differs: 20 to 111 round trips were seen.
-                for name, arguments, least, most in (
-                    ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6),
-                    ("cuMemAlloc_v2", "c_size_t(256)", 2, 2),
-                    ("cuMemAllocAsync", "c_size_t(256), None", 6, 400),
+                # cuMemAlloc agrees with the worker on addresses and pays ahead, once each. No block
+                # is ever refused, also where the program has the addresses that it would propose. A
+                # pool's blocks lie where the driver wants. Larger requests use up the chunk from
+                # which it cuts them, where it has room for thousands. A pool may have freed memory
+                # at once or later, so the number of refusals differs: 20 to 111 round trips were
+                # seen.
+                for first, name, arguments, least, most in (
+                    (drivers, "cuMemAlloc_v2", "c_size_t(2 * MIB)", 2, 2),
+                    (drivers, "cuMemAlloc_v2", "c_size_t(256)", 2, 2),
+                    (proposed, "cuMemAlloc_v2", "c_size_t(2 * MIB)", 2, 2),
+                    (drivers, "cuMemAllocAsync", "c_size_t(256), None", 6, 400),
                     (
+                        drivers,
                         "cuMemAddressReserve",
                         "c_size_t(2 * MIB), c_size_t(0), c_uint64(FIRST), c_uint64(0)",
                         3,
@@ -191,7 +196,7 @@ class Charging(unittest.TestCase):
                         "--",
                         sys.executable,
                         "-c",
-                        PROGRAM + COLLIDING % call,
+                        PROGRAM + COLLIDING % (first, call),
                         server=server,
                         TENDRIL_TRANSPORT=transport,
                         TENDRIL_STATS="1",
@@ -199,6 +204,36 @@ class Charging(unittest.TestCase):
                     self.assertEqual(status, 0, call + out + err)
                     row = next(line for line in err.splitlines() if line.endswith(" " + name))
                     self.assertTrue(least <= int(row.split()[4]) <= most, call + err)
+
+    def test_memory_of_new_sizes_needs_no_answer(self):
+        """Blocks of sizes that were never there, each given back; and many small ones that stay."""
+        again = """
+for i in range(%d):
+    p = c_uint64()
+    must(cuda.cuMemAlloc_v2(byref(p), c_size_t(MIB + (i << 17) + 1)))
+    must(cuda.cuMemFree_v2(p))
+"""
+        stay = """
+chance, p = random.Random(24), c_uint64()
+for i in range(503):
+    must(cuda.cuMemAlloc_v2(byref(p), c_size_t(chance.randrange(1, 360_000))))
+"""
+        with Server() as server:
+            for transport in ("tcp", "shm"):
+                trips = []
+                for text in ("", again % 20, again % 120, stay):
+                    status, out, err = tendril(
+                        *("run", "--", sys.executable, "-c", PROGRAM + text),
+                        server=server,
+                        TENDRIL_TRANSPORT=transport,
+                        TENDRIL_STATS="1",
+                    )
+                    self.assertEqual(status, 0, out + err)
+                    trips.append(int(re.search(r"(\d+) round trips", err).group(1)))
+                none, few, many, small = trips
+                self.assertLessEqual(few - none, 3, trips)
+                self.assertLessEqual(many - few, 2, trips)  # as they grow
+                self.assertLessEqual(small - none, 8, trips)
 
     def test_every_way_is_charged_and_given_back(self):
         self.run_program("""

@@ -66,6 +66,11 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
   }
 }
 
+void Charge::note_ahead(uint32_t slot, uint64_t bytes) {
+  if (slot < wire::kSlicesMax && accounting_ != nullptr && assignment_.tally < wire::kTalliesMax)
+    accounting_->ahead_bytes[slot][assignment_.tally].store(bytes, std::memory_order_relaxed);
+}
+
 void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) {
   items_[key] = {slot, bytes, context};
 }

@@ -30,6 +30,8 @@ class Charge {
   // `give_up` gives memory that a slot keeps back to the driver, and gives back its charge.
   void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
+  // So much of what was taken is not in use yet. For those who look.
+  void note_ahead(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;
   // What an empty context takes on the slot's GPU. 0: this driver has no costs beyond memory that
   // calls ask for (docs/decisions/0020-what-a-driver-takes.md).

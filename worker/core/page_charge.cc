@@ -81,6 +81,43 @@ void PageCharge::freed(uint64_t address) {
   if (block != blocks_.end()) erase(block);
 }
 
+bool PageCharge::pay_ahead(uint32_t slot, uint64_t bytes) {
+  if (slot >= wire::kSlicesMax || !charge_.take(slot, bytes)) return false;
+  set_ahead(slot, ahead_[slot] + bytes);
+  return true;
+}
+
+void PageCharge::set_ahead(uint32_t slot, uint64_t bytes) {
+  ahead_[slot] = bytes;
+  charge_.note_ahead(slot, bytes);
+}
+
+uint64_t PageCharge::paid_ahead(uint32_t slot) const {
+  return slot < wire::kSlicesMax ? ahead_[slot] : 0;
+}
+
+void PageCharge::give_up(uint32_t slot, uint64_t bytes) {
+  const uint64_t given = std::min(bytes, paid_ahead(slot));
+  if (given == 0) return;
+  set_ahead(slot, ahead_[slot] - given);
+  charge_.give_back(slot, given);
+}
+
+bool PageCharge::spend(uint32_t slot, uint64_t address, uint64_t bytes, const void* context) {
+  if (bytes == 0 || bytes > paid_ahead(slot)) return false;
+  const auto [at, fresh] = blocks_.try_emplace(address, Block{slot, bytes, bytes, context});
+  if (fresh) set_ahead(slot, ahead_[slot] - bytes);
+  return fresh;
+}
+
+void PageCharge::keep(uint64_t address) {
+  const auto block = blocks_.find(address);
+  if (block == blocks_.end() || block->second.charged == 0) return freed(address);
+  const uint32_t slot = block->second.slot;
+  set_ahead(slot, ahead_[slot] + block->second.charged);
+  blocks_.erase(block);
+}
+
 void PageCharge::release_context(const void* context) {
   for (auto block = blocks_.begin(); block != blocks_.end();)
     block = block->second.context == context ? erase(block) : std::next(block);

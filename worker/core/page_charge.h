@@ -24,6 +24,15 @@ class PageCharge {
   bool after(uint32_t slot, uint64_t address, uint64_t bytes, const void* context, uint64_t ahead);
   void refused(uint32_t slot, uint64_t ahead) { charge_.give_back(slot, ahead); }
   void freed(uint64_t address);
+
+  // Memory that the client may take without asking. False: out of memory.
+  bool pay_ahead(uint32_t slot, uint64_t bytes);
+  uint64_t paid_ahead(uint32_t slot) const;
+  void give_up(uint32_t slot, uint64_t bytes);
+  // The client takes whole pages at an address. False: they are not paid.
+  bool spend(uint32_t slot, uint64_t address, uint64_t bytes, const void* context);
+  // What was charged for an address is paid ahead now.
+  void keep(uint64_t address);
   // A context is gone with all its memory.
   void release_context(const void* context);
   // What keeps an allocation at this address from being given back: all of its pages.
@@ -40,11 +49,13 @@ class PageCharge {
     uint32_t slot = 0, blocks = 0;
     uint64_t used = 0;
   };
+  void set_ahead(uint32_t slot, uint64_t bytes);
   bool has_hole(uint32_t slot, uint64_t bytes) const;
   bool has_hole_in(uint64_t page, uint64_t bytes) const;
   Blocks::iterator erase(Blocks::iterator block);
 
   Charge& charge_;
+  uint64_t ahead_[wire::kSlicesMax] = {};
   Blocks blocks_;
   std::unordered_map<uint64_t, Page> pages_;  // that small blocks share, by address / page size
 };

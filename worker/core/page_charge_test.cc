@@ -114,6 +114,33 @@ TEST(PageCharge, SmallBlocksFillTheLastPage) {
   EXPECT_EQ(PageCharge::bytes_around(3 * kPage + 5, kPage), 2 * kPage);
 }
 
+TEST(PageCharge, WhatIsPaidAheadIsSpentAndComesBack) {
+  wire::Assignment assignment{};
+  assignment.slice_count = 1;
+  assignment.slices[0].memory_bytes = 8 * kPage;
+  Charge charge(assignment, nullptr);
+  PageCharge pages(&charge);
+  EXPECT_FALSE(pages.pay_ahead(0, 9 * kPage));
+  EXPECT_TRUE(pages.pay_ahead(0, 6 * kPage));
+  EXPECT_FALSE(pages.spend(0, 64 * kPage, 7 * kPage, nullptr)) << "that much is not paid";
+  EXPECT_TRUE(pages.spend(0, 64 * kPage, 4 * kPage, nullptr));
+  EXPECT_FALSE(pages.spend(0, 64 * kPage, kPage, nullptr)) << "something is there";
+  EXPECT_EQ(pages.paid_ahead(0), 2 * kPage);
+  EXPECT_EQ(charge.used(0), 6 * kPage);
+  pages.keep(64 * kPage);
+  EXPECT_EQ(pages.paid_ahead(0), 6 * kPage);
+  pages.give_up(0, 5 * kPage);
+  EXPECT_EQ(charge.used(0), kPage);
+  pages.give_up(0, UINT64_MAX);
+  EXPECT_EQ(charge.used(0), 0u);
+  EXPECT_TRUE(pages.pay_ahead(0, 2 * kPage));
+  EXPECT_TRUE(pages.spend(0, 64 * kPage, 2 * kPage, &pages));
+  pages.release_context(&pages);
+  EXPECT_EQ(charge.used(0), 0u) << "what ends with a context is paid no more";
+  EXPECT_FALSE(pages.pay_ahead(wire::kSlicesMax, 1));
+  pages.give_up(wire::kSlicesMax, 1);
+}
+
 TEST(Charge, BlocksOfOneKindSharePages) {
   Charge charge(of_pages(4), nullptr);
   const uint64_t one = charge.hold_block(0, Charge::Blocks::kArrays, 1000, nullptr),

@@ -151,6 +151,58 @@ CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& r
   return CUDA_SUCCESS;
 }
 
+CUresult handle(Executor& executor, const wire::cuda::arena_open_request& request,
+                wire::cuda::arena_open_reply& reply) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (executor.blocks().open_arena(request.wished, request.bytes, request.own))
+    reply.address = request.wished;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::arena_pay_request& request,
+                wire::cuda::arena_pay_reply& reply) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  constexpr uint64_t kPart = 8;  // of what is left
+  const uint32_t slot = executor.slot();
+  PageCharge& pages = executor.pages();
+  const uint64_t quota = executor.charge().quota(slot);
+  if (request.bytes > quota) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t needed = base::whole_pages(request.bytes);
+  if (!pages.pay_ahead(slot, needed)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto left = [&] {
+    const uint64_t used = executor.charge().used(slot);
+    return used < quota ? quota - used : 0;
+  };
+  reply.paid = needed;
+  const uint64_t more = std::min(request.ahead, left() / kPart) & ~(base::kGpuPageBytes - 1);
+  if (more != 0 && pages.pay_ahead(slot, more)) reply.paid += more;
+  reply.left = left();
+  // What is paid must be there when it is made, since nobody waits for that.
+  size_t free = 0, total = 0;
+  CUresult result = executor.driver().cuMemGetInfo_v2(&free, &total);
+  if (result == CUDA_SUCCESS && free < pages.paid_ahead(slot)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  pages.give_up(slot, reply.paid);
+  return executor.kept_memory().refused(result, slot, needed);
+}
+
+CUresult handle(Executor& executor, const wire::cuda::arena_give_up_request& request) {
+  executor.pages().give_up(request.slot, request.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::arena_make_request& request) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  PageCharge& pages = executor.pages();
+  const uint32_t slot = executor.slot();
+  if (!pages.spend(slot, request.address, request.bytes, executor.context()))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = executor.blocks().make_at(request.address, request.bytes);
+  if (result == CUDA_SUCCESS) return result;
+  pages.keep(request.address);
+  return executor.kept_memory().refused(result, slot, request.bytes);
+}
+
 CUresult handle(Executor& executor, const wire::cuda::memory_reuse_request&) {
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return wait_for_all(executor);
@@ -191,13 +243,17 @@ CUresult handle(Executor& executor, const wire::cuda::memory_free_request& reque
   DeviceBlocks::Block* const block = executor.blocks().find(request.address);
   const bool own = block != nullptr && block->address == request.address && block->token.empty();
   if (block != nullptr && !own) return CUDA_ERROR_INVALID_VALUE;
+  const bool stays_paid = own && block->of_arena && !block->exported;
   const CUresult result =
       own ? executor.blocks().give_back(block) : executor.driver().cuMemFree_v2(request.address);
   if (result == CUDA_SUCCESS) {
     // If others have it open, tendrild charges it before this worker stops paying.
     executor.ipc().gone(request.address);
     executor.ipc().closed(request.address);
-    executor.pages().freed(request.address);
+    if (stays_paid)
+      executor.pages().keep(request.address);
+    else
+      executor.pages().freed(request.address);
     executor.kept_memory().freed(request.address);
   }
   return result;

@@ -99,6 +99,7 @@ void sweep_context(Context* context) {
   forget_code(context);
   program->ranges.remove_context(context, context->device->primary);
   forget_kept_pages(context);
+  context->device->arena.forget(context);
   context->session->heap.forget(context, [&](uint64_t page) { program->ranges.remove_page(page); });
   program->streams.for_each([&](Stream* stream) {
     if (stream->context == context) program->streams.destroy(stream);

@@ -141,6 +141,32 @@ DeviceHeap::Freed DeviceHeap::drop_oldest() {
   return empty;
 }
 
+uint64_t DeviceHeap::kept_of(const Context* context) const {
+  uint64_t bytes = 0;
+  for (const Freed& block : blocks_)
+    if (block.context == context) bytes += block.bytes;
+  for (const auto& [base, page] : open_)
+    if (page->parts == 0 && page->context == context) bytes += kPageBytes;
+  return bytes;
+}
+
+// Only while the context keeps something.
+DeviceHeap::Freed DeviceHeap::drop_oldest_of(const Context* context) {
+  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+    if (block->context != context) continue;
+    const Freed oldest = *block;
+    blocks_.erase(block);
+    keep_less(oldest.bytes);
+    return oldest;
+  }
+  auto page = open_.begin();
+  while (page->second->parts != 0 || page->second->context != context) ++page;
+  const Freed empty = {context, page->first, kPageBytes, 0};
+  keep_less(kPageBytes);
+  drop_page(empty.address);
+  return empty;
+}
+
 void DeviceHeap::forget_blocks(const Context* context) {
   for (size_t i = blocks_.size(); i-- > 0;) {
     if (blocks_[i].context != context) continue;

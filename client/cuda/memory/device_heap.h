@@ -77,6 +77,20 @@ class DeviceHeap {
       send(oldest.context, oldest.address);
     }
   }
+  // Gives back at least `bytes` of what the context has waiting here, the oldest first. False: it
+  // has less, and keeps it.
+  template <typename Send>
+  bool give_up_some(const Context* context, uint64_t bytes, Send&& send) {
+    if (kept() < bytes) return false;
+    const base::Locked locked(lock_);
+    if (kept_of(context) < bytes) return false;
+    for (uint64_t given = 0; given < bytes;) {
+      const Freed oldest = drop_oldest_of(context);
+      given += base::whole_pages(oldest.bytes);
+      send(oldest.context, oldest.address);
+    }
+    return true;
+  }
   // Needs no lock. False: neither this thread nor one that it has waited for left anything here.
   bool keeps() const { return kept() != 0; }
   // The slice has so many bytes left.
@@ -131,6 +145,8 @@ class DeviceHeap {
   bool give_block(const Context* context, const HeapPlace& place);
   uint64_t drop_page(uint64_t address);
   Freed drop_oldest();
+  uint64_t kept_of(const Context* context) const;
+  Freed drop_oldest_of(const Context* context);
   void forget_blocks(const Context* context);
   std::map<uint64_t, Page>::iterator page_of(uint64_t address);
 

@@ -163,6 +163,23 @@ TEST(DeviceHeap, GivesUpAll) {
   EXPECT_EQ(world.taken, 0u);
 }
 
+TEST(DeviceHeap, GivesUpSomeOfOneContext) {
+  HeapWorld world;
+  const HeapPlace a = world.allocate(2 * kPage), b = world.allocate(3 * kPage),
+                  c = world.allocate(100), d = world.allocate(4 * kPage, kOther);
+  world.free(a);
+  world.free(c);
+  world.free(d, kOther);
+  EXPECT_FALSE(world.heap.give_up_some(kContext, 4 * kPage, world.to_server()));
+  EXPECT_EQ(world.blocks.size(), 4u) << "it has less, and keeps it";
+  EXPECT_TRUE(world.heap.give_up_some(kContext, kPage, world.to_server()));
+  EXPECT_EQ(world.blocks.size(), 3u) << "the oldest block, though it is larger";
+  EXPECT_TRUE(world.heap.give_up_some(kContext, kPage, world.to_server()));
+  EXPECT_EQ(world.blocks.size(), 2u) << "the page";
+  world.free(b);
+  EXPECT_TRUE(world.heap.keeps());
+}
+
 TEST(DeviceHeap, WhatOthersMayLookAtIsNotUsedAgain) {
   HeapWorld world;
   const HeapPlace a = world.allocate(4096), b = world.allocate(4096), c = world.allocate(5 << 20);

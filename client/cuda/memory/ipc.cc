@@ -158,6 +158,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   uint64_t page = 0;
   if (range.capacity != 0)
     page = range.session->heap.pin({range.base, range.capacity, range.part}, range.context);
+  if (range.context != nullptr) range.context->device->arena.share(page);
   TENDRIL_TRY(range.session->call(range.context, request, reply));
   TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, reply.token, reply.bytes, &handle));
   if (range.part) name_part(range, page, &handle);

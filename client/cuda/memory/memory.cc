@@ -36,6 +36,8 @@ constexpr uint64_t kFillerLeast = 4096;
 // the program lands there. Blocks stay occupied for good, because addresses are plentiful, and a
 // driver reuses its own.
 bool hold(uint64_t base, uint64_t bytes) {
+  for (const Device* device : process()->devices)
+    if (device->arena.contains(base, bytes)) return true;
   if (base >= kUserTop || bytes > kUserTop - base)
     return true;  // not an address a process can have
   const uint64_t first = base & ~(kBlock - 1);
@@ -69,12 +71,6 @@ void free_block(const Context* context, uint64_t address) {
   context->session->enqueue(context, request);
 }
 
-// A page or a block of the heap that goes back.
-void free_from_heap(const Context* context, uint64_t base) {
-  process()->ranges.remove_page(base);
-  free_block(context, base);
-}
-
 Range device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind) {
   Range range;
   range.base = base;
@@ -106,7 +102,7 @@ bool allocate_from_heap(Context* context, uint64_t bytes, CUdeviceptr* address) 
     if (place.address == 0) return false;
     *address = place.address;
     if (enter_place(context, place, bytes)) return true;
-    if (!place.part) free_block(context, place.address);  // another server gave its addresses out
+    if (!place.part) give_block_back(context, place.address);  // another server gave those out
   }
 }
 
@@ -140,8 +136,100 @@ CUresult allocate_in_new_page(Context* context, uint64_t bytes, CUdeviceptr* add
   return enter_place(context, place, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// Makes addresses of the device known to both ends, once. False: it has none.
+bool open_arena(Context* context) {
+  // In the middle of what processes have, and far from where libraries, heaps and stacks begin.
+  constexpr uint64_t kFirst = 0x2000'0000'0000, kAlign = 1ull << 30, kApart = 1ull << 40;
+  constexpr uint64_t kOwnLeast = 32ull << 30;
+  constexpr int kTries = 6;
+  Device* const device = context->device;
+  if (device->arena.is_open()) return true;
+  if (device->arena_refused.load(std::memory_order_relaxed)) return false;
+  const base::Locked locked(device->arena_lock);
+  if (device->arena.is_open()) return true;
+  const bool maps =
+      device->attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] != 0;
+  wire::cuda::arena_open_request request;
+  request.own = base::rounded_up(std::max(kOwnLeast, 4 * device->memory_bytes), kAlign);
+  request.bytes = 2 * request.own;
+  request.wished =
+      kFirst + static_cast<uint64_t>(device->ordinal) * base::rounded_up(request.bytes, kApart);
+  for (int i = 0; maps && i < kTries; ++i, request.wished += kTries * kApart) {
+    void* const wished = reinterpret_cast<void*>(request.wished);
+    void* const got =
+        mmap(wished, request.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED) break;
+    wire::cuda::arena_open_reply reply;
+    if (got == wished) {
+      const CUresult result = context->session->call(context, request, reply);
+      if (result == CUDA_SUCCESS && reply.address == request.wished) {
+        device->arena.open(request.wished, request.bytes, request.own);
+        return true;
+      }
+      if (result != CUDA_SUCCESS) i = kTries;
+    }
+    munmap(got, request.bytes);
+  }
+  device->arena_refused.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+// Whole pages of the arena. CUDA_ERROR_NOT_SUPPORTED: there is none, or it has no addresses left.
+CUresult take_from_arena(Context* context, uint64_t bytes, uint64_t* address) {
+  if (!open_arena(context)) return CUDA_ERROR_NOT_SUPPORTED;
+  DeviceArena& arena = context->device->arena;
+  for (bool gave_up = false;;) {
+    CUresult result = CUDA_SUCCESS;
+    const auto send = [&](uint64_t at) {
+      wire::cuda::arena_make_request make;
+      make.address = at;
+      make.bytes = bytes;
+      result = context->session->enqueue(context, make);
+    };
+    const DeviceArena::Taken taken = arena.take(context, bytes, address, send);
+    if (taken == DeviceArena::Taken::kYes) return result;
+    if (taken == DeviceArena::Taken::kNoAddresses) return CUDA_ERROR_NOT_SUPPORTED;
+    // What waits for another size is paid.
+    if (!gave_up &&
+        context->session->heap.give_up_some(context, arena.want(bytes), give_block_back))
+      continue;
+    wire::cuda::arena_pay_request pay;
+    wire::cuda::arena_pay_reply paid;
+    pay.bytes = bytes;
+    pay.ahead = gave_up ? 0 : arena.ahead();
+    result = context->session->call(context, pay, paid);
+    if (result == CUDA_SUCCESS) {
+      arena.paid(paid.paid, paid.left);
+      context->session->heap.left(paid.left);
+    } else if (result != CUDA_ERROR_OUT_OF_MEMORY || gave_up || !context->session->give_up_kept()) {
+      return result;
+    } else {
+      gave_up = true;
+    }
+  }
+}
+
+CUresult allocate_in_arena(Context* context, uint64_t bytes, CUdeviceptr* address) {
+  uint64_t at = 0;
+  TENDRIL_TRY(take_from_arena(context, base::whole_pages(bytes), &at));
+  process()->ranges.remove_graph(context->session, at, base::whole_pages(bytes));
+  if (!base::shares_a_page(bytes)) {
+    bool collides = false;
+    *address = at;
+    return register_device_range(context, at, bytes, RangeKind::kDevice, 0, &collides);
+  }
+  if (!process()->ranges.insert_page(at, DeviceHeap::kPageBytes)) return CUDA_ERROR_ALREADY_MAPPED;
+  const HeapPlace place = context->session->heap.add_page(context, at, bytes);
+  *address = place.address;
+  return enter_place(context, place, bytes) ? CUDA_SUCCESS : CUDA_ERROR_ALREADY_MAPPED;
+}
+
 CUresult allocate(Context* context, uint64_t bytes, CUdeviceptr* address) {
+  constexpr uint64_t kSane = uint64_t{1} << 48;
   if (allocate_from_heap(context, bytes, address)) return CUDA_SUCCESS;
+  if (bytes > kSane) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult in_arena = allocate_in_arena(context, bytes, address);
+  if (in_arena != CUDA_ERROR_NOT_SUPPORTED) return in_arena;
   if (base::shares_a_page(bytes)) {
     const CUresult result = allocate_in_new_page(context, bytes, address);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
@@ -161,6 +249,22 @@ CUresult allocate(Context* context, uint64_t bytes, CUdeviceptr* address) {
 }
 
 }  // namespace
+
+void give_up_paid(const Device* device, uint64_t bytes) {
+  wire::cuda::arena_give_up_request request;
+  request.slot = device->slot;
+  request.bytes = bytes;
+  device->session->enqueue(static_cast<const Context*>(nullptr), request);
+}
+
+void give_block_back(const Context* context, uint64_t base) {
+  Device* const device = context->device;
+  process()->ranges.remove_page(base);
+  const bool known = device->arena.give(
+      base, [&] { free_block(context, base); },
+      [&](uint64_t bytes) { give_up_paid(device, bytes); });
+  if (!known) free_block(context, base);
+}
 
 bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
 
@@ -188,7 +292,8 @@ void register_graph_range(Session* session, Context* context, uint64_t base, uin
 }
 
 void free_to_heap(const Range& range) {
-  range.session->heap.give(range.context, {range.base, range.capacity, range.part}, free_from_heap);
+  range.session->heap.give(range.context, {range.base, range.capacity, range.part},
+                           give_block_back);
 }
 
 bool Refused::add(Block block) {

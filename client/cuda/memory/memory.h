@@ -21,6 +21,10 @@ CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, 
 // The program frees memory that the heap of its session has made (Range::capacity), and which is in
 // the map no more.
 void free_to_heap(const Range& range);
+// A page or a block of the heap goes back to the server.
+void give_block_back(const Context* context, uint64_t base);
+// So does what is paid ahead on a device.
+void give_up_paid(const Device* device, uint64_t bytes);
 // Blocks whose addresses collide with something here. They are held until a free one arrives, so
 // that the server does not offer them again. The server also avoids the addresses near them. A
 // driver cuts small blocks from a large one, or from its own range. So requests grow, to use up the

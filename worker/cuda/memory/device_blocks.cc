@@ -13,6 +13,7 @@ constexpr auto kBlockDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 // Addresses are plentiful, and each window costs the driver a mapping.
 constexpr uint64_t kWindowLeast = 64ull << 30;
 constexpr uint64_t kWindowAlign = 1ull << 30;
+constexpr uint64_t kArenaMost = 16ull << 40;
 
 bool has_calls(const gpu::Driver& driver) {
   return driver.cuMemAddressReserve != nullptr && driver.cuMemAddressFree != nullptr &&
@@ -159,25 +160,68 @@ CUresult DeviceBlocks::map(const Block& block) {
   return result;
 }
 
-CUresult DeviceBlocks::make(uint64_t bytes, CUdeviceptr* address) {
-  const uint32_t slot = w_.slot();
+// Gives a new block its memory, and keeps the block.
+CUresult DeviceBlocks::fill(Block* block) {
   size_t limit = 0;  // a context that has failed refuses allocations
-  const CUresult state = w_.driver().cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE);
-  if (state != CUDA_SUCCESS) return state;
+  CUresult result = w_.driver().cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE);
+  block->slot = w_.slot();
+  block->context = w_.context();
+  if (result == CUDA_SUCCESS) result = restore_memory(block);
+  if (result == CUDA_SUCCESS) blocks_[block->address] = *block;
+  return result;
+}
+
+CUresult DeviceBlocks::make(uint64_t bytes, CUdeviceptr* address) {
   Block block;
   block.bytes = base::whole_pages(bytes);
-  block.slot = slot;
-  block.context = w_.context();
-  block.address = take_addresses(slot, block.bytes);
+  block.address = take_addresses(w_.slot(), block.bytes);
   if (block.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = restore_memory(&block);
-  if (result != CUDA_SUCCESS) {
-    give_addresses(slot, block.address, block.bytes);
-    return result;
+  const CUresult result = fill(&block);
+  if (result == CUDA_SUCCESS)
+    *address = block.address;
+  else
+    give_addresses(w_.slot(), block.address, block.bytes);
+  return result;
+}
+
+bool DeviceBlocks::open_arena(uint64_t wished, uint64_t bytes, uint64_t own) {
+  const uint32_t slot = w_.slot();
+  Device& device = device_of(slot);
+  if (!serves(slot) || device.arena_bytes != 0 || wished % kPage != 0 || bytes % kPage != 0 ||
+      own % kPage != 0 || own == 0 || own >= bytes || bytes > kArenaMost)
+    return false;
+  gpu::Driver& driver = w_.driver();
+  CUdeviceptr address = 0;
+  if (driver.cuMemAddressReserve(&address, bytes, 0, wished, 0) != CUDA_SUCCESS) return false;
+  if (address != wished) {
+    driver.cuMemAddressFree(address, bytes);
+    return false;
   }
-  *address = block.address;
-  blocks_[block.address] = block;
-  return CUDA_SUCCESS;
+  windows_.push_back({address, bytes});
+  device.arena_base = address;
+  device.arena_bytes = own;
+  // From now on memory comes from here only, so it never collides with anything of the client's.
+  device.holes.clear();
+  give_addresses(slot, address + own, bytes - own);
+  return true;
+}
+
+CUresult DeviceBlocks::make_at(uint64_t address, uint64_t bytes) {
+  const Device& device = device_of(w_.slot());
+  const uint64_t offset = address - device.arena_base;
+  if (bytes == 0 || bytes % kPage != 0 || address % kPage != 0 || offset >= device.arena_bytes ||
+      bytes > device.arena_bytes - offset)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto after = blocks_.lower_bound(address + bytes);
+  if (after != blocks_.begin()) {
+    const Block& before = std::prev(after)->second;
+    if (before.address + before.bytes > address) return CUDA_ERROR_INVALID_VALUE;
+  }
+  Block block;
+  block.address = address;
+  block.bytes = bytes;
+  block.of_arena = true;
+  return fill(&block);
 }
 
 CUresult DeviceBlocks::restore_memory(Block* block) {
@@ -211,7 +255,7 @@ DeviceBlocks::Block* DeviceBlocks::find(uint64_t address) {
 
 void DeviceBlocks::erase(Block* block) {
   release_memory(block);
-  give_addresses(block->slot, block->address, block->bytes);
+  if (!block->of_arena) give_addresses(block->slot, block->address, block->bytes);
   blocks_.erase(block->address);
 }
 
@@ -249,11 +293,11 @@ CUresult DeviceBlocks::let_reach(const WorkerContext* from, const WorkerContext*
 
 CUresult DeviceBlocks::export_to(Block* block, base::Fd* fd) {
   int raw = -1;
+  block->exported = true;  // also if that fails: the client thinks so
   const CUresult result =
       w_.driver().cuMemExportToShareableHandle(&raw, block->physical, kBlockDescriptor, 0);
   if (result != CUDA_SUCCESS) return result;
   *fd = base::Fd(raw);
-  block->exported = true;
   return CUDA_SUCCESS;
 }
 

@@ -34,6 +34,7 @@ class DeviceBlocks {
     const WorkerContext* context = nullptr;     // it ends with this one
     CUmemGenericAllocationHandle physical = 0;  // 0: its memory has left
     bool exported = false;                      // others may have it mapped
+    bool of_arena = false;                      // the client chose its address
     std::string token = {};                     // imported: under which; else empty
     uint32_t opened = 0;                        // imported: how often
   };
@@ -45,6 +46,12 @@ class DeviceBlocks {
   bool serves(uint32_t slot) { return device_of(slot).usable; }
   // Makes `bytes`, which are rounded up to whole pages, for the call's context.
   CUresult make(uint64_t bytes, CUdeviceptr* address);
+  // The arena of the call's slot: addresses that the client has too, and of which it gives out the
+  // first `own` itself. False: they are not free here, or there is an arena.
+  bool open_arena(uint64_t wished, uint64_t bytes, uint64_t own);
+  bool has_arena(uint32_t slot) { return device_of(slot).arena_bytes != 0; }
+  // Makes a block where the client wants it.
+  CUresult make_at(uint64_t address, uint64_t bytes);
   // The block that begins at, or contains, an address; null: none does.
   Block* find(uint64_t address);
   // Waits for the GPU and gives a block back, as cuMemFree does. The caller stops paying for it.
@@ -96,7 +103,8 @@ class DeviceBlocks {
     bool known = false, usable = false;
     CUdevice device = -1;
     CUmemAllocationProp properties = {};
-    std::map<uint64_t, uint64_t> holes;  // of windows: addresses to bytes
+    std::map<uint64_t, uint64_t> holes;        // of windows: addresses to bytes
+    uint64_t arena_base = 0, arena_bytes = 0;  // of the client
   };
   Device& device_of(uint32_t slot);
   uint64_t take_addresses(uint32_t slot, uint64_t bytes);
@@ -104,6 +112,7 @@ class DeviceBlocks {
   bool open_window(uint32_t slot, uint64_t bytes);
   bool reaches(CUdevice device, const WorkerContext* to);
   CUresult map(const Block& block);
+  CUresult fill(Block* block);
   void erase(Block* block);
 
   Executor& w_;

@@ -17,13 +17,22 @@ constexpr uint64_t kPage = base::kGpuPageBytes;
 // A session with the primary context of its first slot, and nothing else to do.
 class DeviceBlocksTest : public ::testing::Test {
  protected:
-  void open(const char* attributes) {
+  // with_calls false: a device that says that it has none of these calls.
+  void open(bool with_calls = true) {
     setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
-    setenv("TENDRIL_SOFTGPU_ATTRIBUTES", attributes, 1);
     auto opened = gpu::Driver::open(TENDRIL_TEST_DRIVER);
     ASSERT_TRUE(opened.ok());
     driver_ = opened.take();
     ASSERT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
+    static cuDeviceGetAttribute_t* attribute = nullptr;
+    attribute = driver_->cuDeviceGetAttribute;
+    if (!with_calls) {
+      driver_->cuDeviceGetAttribute = [](int* value, CUdevice_attribute which, CUdevice device) {
+        const CUresult result = attribute(value, which, device);
+        if (which == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) *value = 0;
+        return result;
+      };
+    }
     wire::cuda::primary_retain_request retain;
     retain.context = api::make_id(Kind::kContext, 0, 1, 1);
     append_call(&lane_, retain, 0, 1);
@@ -38,7 +47,6 @@ class DeviceBlocksTest : public ::testing::Test {
   void TearDown() override {
     if (executor_ != nullptr) clear_driver(*executor_, *driver_);
     executor_.reset();
-    unsetenv("TENDRIL_SOFTGPU_ATTRIBUTES");
     dup2(output_.get(), STDOUT_FILENO);  // the executor redirects both
     dup2(error_.get(), STDERR_FILENO);
   }
@@ -58,7 +66,7 @@ class DeviceBlocksTest : public ::testing::Test {
 };
 
 TEST_F(DeviceBlocksTest, MemoryLeavesAndComesBackAtItsAddress) {
-  ASSERT_NO_FATAL_FAILURE(open(""));
+  ASSERT_NO_FATAL_FAILURE(open());
   DeviceBlocks& blocks = executor_->blocks();
   ASSERT_TRUE(blocks.serves(0));
   const uint64_t before = used();
@@ -85,7 +93,7 @@ TEST_F(DeviceBlocksTest, MemoryLeavesAndComesBackAtItsAddress) {
 }
 
 TEST_F(DeviceBlocksTest, AvoidsAddressesThatAClientCannotUse) {
-  ASSERT_NO_FATAL_FAILURE(open(""));
+  ASSERT_NO_FATAL_FAILURE(open());
   DeviceBlocks& blocks = executor_->blocks();
   CUdeviceptr one = 0, two = 0;
   ASSERT_EQ(blocks.make(kPage, &one), CUDA_SUCCESS);
@@ -94,8 +102,33 @@ TEST_F(DeviceBlocksTest, AvoidsAddressesThatAClientCannotUse) {
   EXPECT_TRUE(two < one || two > one + kPage);
 }
 
+TEST_F(DeviceBlocksTest, TheClientChoosesAddressesInItsPartOfTheArena) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  DeviceBlocks& blocks = executor_->blocks();
+  constexpr uint64_t kWished = uint64_t{2} << 44, kOwn = 16 * kPage;
+  EXPECT_EQ(blocks.make_at(kWished, kPage), CUDA_ERROR_INVALID_VALUE) << "there is no arena";
+  CUdeviceptr other = 0;
+  ASSERT_EQ(driver_->cuMemAddressReserve(&other, kPage, 0, kWished + kPage, 0), CUDA_SUCCESS);
+  EXPECT_FALSE(blocks.open_arena(kWished, 2 * kOwn, kOwn)) << "something is there";
+  ASSERT_EQ(driver_->cuMemAddressFree(other, kPage), CUDA_SUCCESS);
+  EXPECT_FALSE(blocks.open_arena(kWished, kOwn, kOwn));
+  ASSERT_TRUE(blocks.open_arena(kWished, 2 * kOwn, kOwn));
+  EXPECT_FALSE(blocks.open_arena(kWished + 4 * kOwn, 2 * kOwn, kOwn)) << "there is one";
+  EXPECT_EQ(blocks.make_at(kWished, 4 * kPage), CUDA_SUCCESS);
+  for (const uint64_t taken : {uint64_t{0}, 3 * kPage})
+    EXPECT_EQ(blocks.make_at(kWished + taken, kPage), CUDA_ERROR_INVALID_VALUE);
+  for (const uint64_t outside : {kOwn, kOwn - kPage, 0 - kPage, uint64_t{4096}})
+    EXPECT_EQ(blocks.make_at(kWished + outside, 2 * kPage), CUDA_ERROR_INVALID_VALUE) << outside;
+  EXPECT_EQ(blocks.make_at(kWished + 4 * kPage, 0 - kPage), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr own = 0;
+  ASSERT_EQ(blocks.make(kPage, &own), CUDA_SUCCESS);
+  EXPECT_EQ(own, kWished + kOwn) << "the worker's are in its own part";
+  EXPECT_EQ(blocks.give_back(blocks.find(kWished)), CUDA_SUCCESS);
+  EXPECT_EQ(blocks.make_at(kWished + kPage, kPage), CUDA_SUCCESS);
+}
+
 TEST_F(DeviceBlocksTest, ADeviceWithoutTheCallsHasNoBlocks) {
-  ASSERT_NO_FATAL_FAILURE(open("102:0"));
+  ASSERT_NO_FATAL_FAILURE(open(false));
   EXPECT_FALSE(executor_->blocks().serves(0));
 }
 
