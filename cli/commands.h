@@ -131,7 +131,8 @@ int doctor(const DoctorOptions& options);
 int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
 int plan_gpus(const PlanOptions& options);
-int release_lease(const CommonOptions& options, uint64_t lease_id);
+// Ends each of them that it can; names those that it cannot.
+int release_leases(const CommonOptions& options, const std::vector<uint64_t>& lease_ids);
 int change_lease(const ChangeOptions& options);
 int hold_lease(const HoldOptions& options);
 int print_version(bool json);

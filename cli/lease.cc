@@ -17,11 +17,15 @@ base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions&
 
 }  // namespace
 
-int release_lease(const CommonOptions& options, uint64_t lease_id) {
+int release_leases(const CommonOptions& options, const std::vector<uint64_t>& lease_ids) {
   auto control = connect_one(options);
   if (!control.ok()) return complain(kFailed, control.status());
-  const base::Status released = (*control)->release(lease_id);
-  return released.ok() ? 0 : complain(kFailed, released);
+  int exit_status = 0;
+  for (const uint64_t lease_id : lease_ids) {
+    const base::Status released = (*control)->release(lease_id);
+    if (!released.ok()) exit_status = complain(kFailed, released);
+  }
+  return exit_status;
 }
 
 int change_lease(const ChangeOptions& options) {

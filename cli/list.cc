@@ -39,8 +39,8 @@ int list_leases(const CommonOptions& options) {
   const std::string text = view::leases_text(*views);
   if (!text.empty()) {
     fputs(text.c_str(), stdout);
-  } else if (!failed) {
-    printf("no leases\n");
+  } else if (any_answers(*views)) {
+    printf(failed ? "no leases on the servers that answered\n" : "no leases\n");
   }
   return failed ? kFailed : 0;
 }

@@ -9,13 +9,20 @@
 #include <functional>
 
 #include "cli/commands.h"
-#include "cli/completion.h"
+#include "cli/complain.h"
 #include "cli/identity.h"
 #include "cli/pool/policy.h"
+#include "cli/words/completion.h"
+#include "cli/words/usage.h"
 #include "wire/control.h"
 
 namespace tendril::cli {
 namespace {
+
+// Thrown while the words are parsed.
+struct UnknownWord {
+  std::string text;
+};
 
 class CommandLine {
  public:
@@ -42,11 +49,17 @@ class CommandLine {
     const auto end = std::find(words.begin(), words.end(), "--");
     if (end != words.end()) run_options_.program.assign(end + 1, words.end());
     words.erase(end, words.end());
+    const std::string misnamed = unknown_command(words);
+    if (!misnamed.empty()) return complain(kUsage, misnamed);
     std::reverse(words.begin(), words.end());  // CLI11 wants them in this order
     try {
       app_.parse(words);
+    } catch (const CLI::Success& wanted) {  // help, version
+      return app_.exit(wanted);
+    } catch (const UnknownWord& unknown) {
+      return complain(kUsage, unknown.text);
     } catch (const CLI::ParseError& error) {
-      return app_.exit(error) == 0 ? 0 : kUsage;
+      return complain(kUsage, complaint(error));
     }
     return action_();
   }
@@ -125,6 +138,12 @@ class CommandLine {
   void add_plan();
   void add_rest();
   static void add_words(const CLI::App* command, std::vector<std::string>* words);
+  static KnownCommand known(const CLI::App* command);
+  static const CLI::App* below(const CLI::App* app, const std::string& name);
+  std::string unknown_command(const std::vector<std::string>& words) const;
+  std::string complaint(const CLI::ParseError& error) const;
+  const CLI::App* chosen() const;
+  int print_help() const;
   int print_completion() const;
 
   CLI::App app_{"Tendril attaches programs to slices of GPUs in the network.", "tendril"};
@@ -144,7 +163,8 @@ class CommandLine {
   BenchOptions bench_options_;
   PlanOptions plan_options_;
   std::string measure_library_, shell_;
-  uint64_t lease_id_ = 0;
+  std::vector<uint64_t> lease_ids_;
+  std::vector<std::string> topic_;  // of help
   bool version_json_ = false;
 };
 
@@ -489,6 +509,7 @@ void CommandLine::add_run() {
   sub->prefix_command();
   sub->final_callback([this, sub] {
     const std::vector<std::string> rest = sub->remaining();
+    if (!rest.empty() && rest[0][0] == '-') throw UnknownWord{unknown_word(known(sub), rest[0])};
     run_options_.program.insert(run_options_.program.begin(), rest.begin(), rest.end());
     action_ = [this] { return run(run_options_); };
   });
@@ -501,7 +522,8 @@ void CommandLine::add_env() {
   add_common(sub, &env_options_, true);
   add_slice(sub, &env_options_.slice);
   add_pool(sub, &env_options_.pool);
-  sub->add_flag("--docker", env_options_.docker, "As options for docker run or podman run");
+  sub->add_flag("--docker", env_options_.docker, "As options for docker run or podman run")
+      ->excludes("--json");
   sub->add_flag("--show-token", env_options_.show_token,
                 "Print the token itself when it is known by value only");
 }
@@ -519,10 +541,12 @@ void CommandLine::add_views() {
   live->add_option("--interval", top_options_.interval_s, "Seconds between two pictures")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  CLI::App* const sub = command("release", "End a lease and the programs on it (administration)",
-                                [this] { return release_lease(release_options_, lease_id_); });
+  CLI::App* const sub = command("release", "End leases and the programs on them (administration)",
+                                [this] { return release_leases(release_options_, lease_ids_); });
   add_common(sub, &release_options_, false);
-  sub->add_option("lease", lease_id_, "Its number, as 'tendril ls' shows it")->required();
+  sub->add_option("lease", lease_ids_, "Their numbers, as 'tendril ls' shows them")
+      ->type_name("NUMBER...")
+      ->required();
 }
 
 void CommandLine::add_lease() {
@@ -718,6 +742,9 @@ void CommandLine::add_plan() {
 }
 
 void CommandLine::add_rest() {
+  command("help", "Help of a command: tendril help pool apply", [this] { return print_help(); })
+      ->add_option("command", topic_, "Its words")
+      ->type_name("WORD...");
   command("coverage", "Which GPU calls work remotely", [] { return print_coverage(); });
   command("version", "Version of this build", [this] {
     return print_version(version_json_);
@@ -735,6 +762,69 @@ void CommandLine::add_words(const CLI::App* command, std::vector<std::string>* w
     for (const std::string& name : option->get_snames()) words->push_back("-" + name);
     for (const std::string& name : option->get_lnames()) words->push_back("--" + name);
   }
+}
+
+KnownCommand CommandLine::known(const CLI::App* command) {
+  KnownCommand found;
+  for (const CLI::App* app = command; app != nullptr; app = app->get_parent())
+    found.name = app->get_name() + (found.name.empty() ? "" : " " + found.name);
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
+    if (!sub->get_group().empty()) found.commands.push_back(sub->get_name());
+  }
+  add_words(command, &found.options);
+  return found;
+}
+
+// Null: it has no such command.
+const CLI::App* CommandLine::below(const CLI::App* app, const std::string& name) {
+  const auto named = [&name](const CLI::App* sub) { return sub->check_name(name); };
+  const auto found = app->get_subcommands(named);
+  return found.empty() ? nullptr : found.front();
+}
+
+// What the words say where a command must be named, and is none. Empty: they name one, or leave it
+// out.
+std::string CommandLine::unknown_command(const std::vector<std::string>& words) const {
+  const CLI::App* app = &app_;
+  for (const std::string& word : words) {
+    if (word.empty() || word[0] == '-' || app->get_require_subcommand_min() == 0) return "";
+    const CLI::App* const sub = below(app, word);
+    if (sub == nullptr) return unknown_word(known(app), word);
+    app = sub;
+  }
+  return "";
+}
+
+const CLI::App* CommandLine::chosen() const {
+  const CLI::App* app = &app_;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::string CommandLine::complaint(const CLI::ParseError& error) const {
+  const KnownCommand command = known(chosen());
+  std::string text = error.what();
+  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    // "... not expected: WORD WORD"
+    const size_t words = text.find(": ") + 2, option = text.find(" -", words - 1);
+    const size_t begin = option == std::string::npos ? words : option + 1;
+    return unknown_word(command, text.substr(begin, text.find(' ', begin) - begin));
+  }
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] + 32);
+  return text + "; see '" + command.name + " --help'";
+}
+
+int CommandLine::print_help() const {
+  const CLI::App* app = &app_;
+  for (const std::string& word : topic_) {
+    const CLI::App* const sub = below(app, word);
+    if (sub == nullptr) return complain(kUsage, unknown_word(known(app), word));
+    app = sub;
+  }
+  const std::string name = known(app).name;
+  fputs(app_.get_formatter()->make_help(app, name, CLI::AppFormatMode::Normal).c_str(), stdout);
+  return 0;
 }
 
 int CommandLine::print_completion() const {

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/pool_settings.h"
+#include "config/quantity.h"
 #include "lease/placement.h"
 #include "wire/assignment.h"
 
@@ -14,6 +15,20 @@ namespace {
 
 using base::Code;
 using base::Status;
+
+constexpr size_t kGpusNamed = 8;  // of a server; more only make the line long
+
+std::string free_text(const std::string& server, const std::vector<wire::GpuRecord>& gpus) {
+  std::string text = server + " has " + std::to_string(gpus.size()) +
+                     (gpus.size() == 1 ? " GPU with " : " GPUs with ");
+  for (size_t i = 0; i < gpus.size() && i < kGpusNamed; ++i) {
+    const lease::GpuRoom room = lease::room_of(gpus[i]);
+    text += (i == 0 ? "" : ", ") +
+            config::format_fraction(config::kWholeGpu - room.share_promised_millionths) + " and " +
+            config::format_size(room.memory_usable_bytes - room.memory_promised_bytes);
+  }
+  return text + (gpus.size() > kGpusNamed ? ", ... free" : " free");
+}
 
 // Takes slices from one server after another and keeps the leases.
 class Taking {
@@ -40,6 +55,13 @@ class Taking {
 
   std::vector<TakenLease> take() { return std::move(taken_); }
 
+  // What the servers had before this program took anything, for who gets too little.
+  std::string had() const {
+    std::string text;
+    for (const std::string& server : had_) text += (text.empty() ? "" : "; ") + server;
+    return text;
+  }
+
  private:
   Status meet(const session::Endpoint& endpoint) {
     control_.reset();
@@ -58,6 +80,7 @@ class Taking {
     endpoint_ = endpoint;
     host_ = list->server;
     gpus_ = list->gpus.size();
+    had_.push_back(free_text(endpoint.text, list->gpus));
     return Status();
   }
 
@@ -94,6 +117,7 @@ class Taking {
   std::string host_;
   size_t gpus_ = 0;
   std::vector<TakenLease> taken_;
+  std::vector<std::string> had_;
 };
 
 }  // namespace
@@ -161,7 +185,9 @@ base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::End
       endpoints.size(), count,
       [&](size_t server, uint32_t slices) { return taking.ask(endpoints[server], slices); });
   if (filling.missing == 0) return taking.take();
-  return lease::shortage(filling, endpoints.size(), count);
+  const Status too_few = lease::shortage(filling, endpoints.size(), count);
+  if (!filling.refusals.empty() || taking.had().empty()) return too_few;
+  return Status(too_few.code(), too_few.message() + " (" + taking.had() + ")");
 }
 
 std::string leases_text(const std::vector<TakenLease>& leases) {

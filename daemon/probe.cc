@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,6 +112,7 @@ base::Result<gpu::Inventory> probe(const IsolationWish& wish, WorkerOptions* opt
 std::shared_ptr<MonitorFeed> MonitorFeed::start(EventLoop* loop, const WorkerOptions& options) {
   auto feed = std::make_shared<MonitorFeed>();
   feed->loop_ = loop;
+  feed->library_was_named_ = !options.monitor.empty();
   loop->post([feed, options] {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
@@ -154,7 +156,11 @@ void MonitorFeed::take_output() {
       continue;
     }
     gpu::Sample sample;
-    if (gpu::sample_from_line(partial_, &sample)) {
+    if (partial_.rfind(gpu::kNoSamples, 0) == 0) {
+      log(library_was_named_ ? Level::kWarning : Level::kInfo,
+          "temperature, power and utilisation are not known: %s",
+          printable(partial_.substr(strlen(gpu::kNoSamples)), 200).c_str());
+    } else if (gpu::sample_from_line(partial_, &sample)) {
       const auto same =
           std::find_if(samples_.begin(), samples_.end(), [&](const gpu::Sample& other) {
             return gpu::same_bus_id(other.pci_bus_id, sample.pci_bus_id);

@@ -28,7 +28,7 @@ base::Result<std::string> find_worker_executable(const std::string& asked);
 base::Result<gpu::Inventory> probe(const IsolationWish& wish, WorkerOptions* options);
 
 // The monitoring child. Samples are kept by PCI bus id. Without a monitoring library there are
-// none.
+// none, and the log says why.
 class MonitorFeed {
  public:
   static std::shared_ptr<MonitorFeed> start(EventLoop* loop, const WorkerOptions& options);
@@ -38,6 +38,7 @@ class MonitorFeed {
  private:
   void take_output();
   EventLoop* loop_ = nullptr;
+  bool library_was_named_ = false;  // then it is a fault if it does not work
   std::mutex mutex_;
   std::vector<gpu::Sample> samples_;  // guarded by mutex_
   Child child_;                       // guarded by mutex_

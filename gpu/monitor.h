@@ -28,6 +28,9 @@ class Monitor {
   virtual std::vector<Sample> sample() = 0;
 };
 
+// How the child's only line begins when there is no library that works; the reason follows.
+inline constexpr char kNoSamples[] = "tendril-no-samples ";
+
 // "tendril-sample <pci bus id> <percent> <celsius> <milliwatts>". False: the line is something
 // else.
 std::string sample_to_line(const Sample& sample);

@@ -38,7 +38,7 @@ def subcommands(source):
             match
             for _, line in code_blocks(source)
             for match in re.findall(
-                r"(?:^|\$ |[/ ])tendril ([a-z][a-z-]+)\b", line.split(" #", 1)[0]
+                r"(?:^|\$ |[/ ])tendril ([a-z][a-z-]+)\b(?!:)", line.split(" #", 1)[0]
             )
         }
     )

@@ -70,6 +70,7 @@ class Rules(CheckCase):
         self.assertEqual(
             rules.subcommands(
                 "    $ tendril run -n 1 -- tendril-x\n    build/bin/tendril ls\nuse tendril top\n"
+                "    tendril trace: cuInit(Flags=0x0) -> CUDA_SUCCESS\n"
             ),
             ["ls", "run"],
         )

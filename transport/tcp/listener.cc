@@ -89,9 +89,11 @@ void split(const std::string& text, std::string* host, std::string* port) {
   *port = text.substr(colon + 1);
 }
 
-base::Result<Listener> listen_on(const addrinfo& info, const std::string& asked) {
+base::Result<Listener> listen_on(const addrinfo& info) {
   Listener listener;
-  const std::string doing = "cannot listen on " + asked;
+  uint16_t asked_port = 0;
+  const std::string doing =
+      "cannot listen on " + address_text(info.ai_addr, info.ai_addrlen, &asked_port);
   listener.fd.reset(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   const int on = 1;
@@ -100,6 +102,11 @@ base::Result<Listener> listen_on(const addrinfo& info, const std::string& asked)
     setsockopt(listener.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (bind(listener.fd.get(), info.ai_addr, info.ai_addrlen) != 0 ||
       listen(listener.fd.get(), kBacklog) != 0) {
+    if (errno == EADDRINUSE) {
+      return Status(Code::kUnavailable, doing +
+                                            ": another program listens there; end it, or choose "
+                                            "another port");
+    }
     return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   }
   sockaddr_storage bound = {};
@@ -137,7 +144,7 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
   std::vector<Listener> listeners;
   Status first_failure;
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
-    base::Result<Listener> listener = listen_on(*info, text);
+    base::Result<Listener> listener = listen_on(*info);
     if (listener.ok()) {
       listeners.push_back(listener.take());
       if (number == 0) break;  // two families would get two different ports

@@ -120,7 +120,10 @@ int run_probe(const Arguments& arguments, const std::vector<Api>& apis) {
 
 int run_monitor(const Arguments& arguments) {
   auto monitor = gpu::Monitor::open(arguments.monitor_library);
-  if (!monitor.ok()) return 0;
+  if (!monitor.ok()) {
+    printf("%s%s\n", gpu::kNoSamples, monitor.status().message().c_str());
+    return 0;
+  }
   for (;;) {
     for (const gpu::Sample& sample : (*monitor)->sample())
       fputs(gpu::sample_to_line(sample).c_str(), stdout);

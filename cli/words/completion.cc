@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See completion.h.
-#include "cli/completion.h"
+#include "cli/words/completion.h"
 
 #include <algorithm>
 

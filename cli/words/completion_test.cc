@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion scripts are made for three shells. bash really completes with its script.
-#include "cli/completion.h"
+#include "cli/words/completion.h"
 
 #include <gtest/gtest.h>
 
