@@ -35,7 +35,9 @@ function(tendril_targets_below folder out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# Call it after all targets. It applies to every program that uses GoogleTest.
+# Call it after all targets. It applies to every program that uses GoogleTest, except those whose
+# property TENDRIL_OPTIMISED is on. They compute for long, and an unoptimised file slows the others
+# down, too: the linker takes its copies of what they all inline.
 function(tendril_quick_tests)
   if(NOT TENDRIL_QUICK_BUILD)
     return()
@@ -44,7 +46,8 @@ function(tendril_quick_tests)
   foreach(target IN LISTS targets)
     get_target_property(kind ${target} TYPE)
     get_target_property(libraries ${target} LINK_LIBRARIES)
-    if(NOT kind STREQUAL "EXECUTABLE" OR NOT "${libraries}" MATCHES "GTest::")
+    get_target_property(optimised ${target} TENDRIL_OPTIMISED)
+    if(NOT kind STREQUAL "EXECUTABLE" OR NOT "${libraries}" MATCHES "GTest::" OR optimised)
       continue()
     endif()
     target_compile_options(${target} PRIVATE -O0)

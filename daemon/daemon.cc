@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "access/guard.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
@@ -104,6 +105,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_;
+  PoolPeers pool_peers_;
   std::unique_ptr<Peers> peers_;  // its threads ask context_
   std::unique_ptr<reception::Reception> reception_;
   wire::ServerFacts member_facts_;  // what does not change
@@ -203,7 +205,7 @@ void DaemonImpl::bound_leases() {
   sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
 }
 
-// NCCL's workers reach this server and those that its operator named.
+// NCCL's workers reach this server and those that its operator and its pool named.
 void DaemonImpl::bound_networks() {
   if (inventory_.nccl.empty()) return;
   log(Level::kInfo, "lends %zu version(s) of NCCL from '%s'", inventory_.nccl.size(),
@@ -216,8 +218,10 @@ void DaemonImpl::bound_networks() {
   }
   network_bounds_ = bounds.take();
   sessions_->bound_networks_by([this](pid_t worker) {
-    return network_bounds_->enter(
-        worker, reachable_addresses(peers_->names(), listens_on_loopback(options_.listen)));
+    const bool loopback = listens_on_loopback(options_.listen);
+    std::vector<ReachableAddress> reachable = reachable_addresses(peers_->names(), loopback);
+    add_reachable(pool_peers_.addresses(loopback, base::now_ns()), &reachable);
+    return network_bounds_->enter(worker, reachable);
   });
 }
 
@@ -290,7 +294,9 @@ Status DaemonImpl::prepare() {
                   "the kernel gives no random bytes for this server's identity; start it again "
                   "when the machine has collected some");
   }
-  auto peers = Peers::open(options_.peers_file, [this](const session::Peer& peer) {
+  const bool has_pool_peers = !options_.member.pools.empty() && options_.member.has_peers;
+  const PoolPeers* const of_pool = has_pool_peers ? &pool_peers_ : nullptr;
+  auto peers = Peers::open(options_.peers_file, of_pool, [this](const session::Peer& peer) {
     const std::shared_ptr<const access::Settings> settings = front_->guard()->settings();
     return must_seal(with_policy(context_.sealing, settings->policy), peer, true, false);
   });
@@ -405,6 +411,7 @@ Status DaemonImpl::join_pool() {
   if (!base::random_bytes(&options.boot, sizeof options.boot))
     return Status(Code::kExhausted, "the kernel gives no random bytes; start the server again");
   member_facts_.boot = options.boot;
+  member_facts_.passage_id = context_.server_id;
   options.credentials = [this] {
     return credentials_of_member(*front_->guard()->settings(), options_.identity_folder);
   };
@@ -426,6 +433,9 @@ Status DaemonImpl::join_pool() {
     return sessions_->obey(term, order);
   };
   host.stored = [this](uint64_t number) { sessions_->stored(number); };
+  host.named = [this](bool begin, const std::vector<wire::PoolPeer>& peers) {
+    if (options_.member.has_peers) pool_peers_.named(begin, peers);
+  };
   auto links = PoolLinks::start(std::move(options), std::move(host));
   if (!links.ok()) return links.status();
   links_ = links.take();

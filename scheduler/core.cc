@@ -60,7 +60,9 @@ access::Action action_of(const std::string& verb) {
   if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore)
     return access::Action::kList;
   // The Scheduler looks whose it is.
-  if (verb == "release" || verb == "change") return access::Action::kLease;
+  if (verb == "release" || verb == "change" || verb == "hold" || verb == "unhold" ||
+      verb == "requeue")
+    return access::Action::kLease;
   if (verb == "apply" || verb == "move" || verb == "forget") return access::Action::kRulePool;
   return access::Action::kOperatePool;
 }
@@ -73,10 +75,13 @@ void shorten(std::string* text) {
 std::vector<uint8_t> encoded_list(const pool::Scheduler& scheduler, wire::ListRequest request,
                                   const pool::Asker& who, pool::Now now) {
   if (request.limit != 0) request.limit = std::min(request.limit, wire::kListPageMax);
+  if (request.gpu_limit != 0) request.gpu_limit = std::min(request.gpu_limit, wire::kGpuPageMax);
   for (;;) {
     std::vector<uint8_t> body = wire::encode(scheduler.list(request, who, now));
-    if (!body.empty() || request.limit <= 1) return body;
-    request.limit = std::max(request.limit / 4, 1u);
+    if (!body.empty() || (request.limit <= 1 && request.gpu_limit <= 1)) return body;
+    for (uint32_t* const limit : {&request.limit, &request.gpu_limit}) {
+      if (*limit != 0) *limit = std::max(*limit / 4, 1u);
+    }
   }
 }
 

@@ -113,6 +113,7 @@ void visit(V& v, ListReply& m) {
   v.unless_empty(11, m.more_sessions);
   v(12, m.nccl_versions);
   v.unless_empty(13, m.server_id);
+  v.unless_empty(14, m.more_gpus);
 }
 
 template <typename V>
@@ -121,6 +122,8 @@ void visit(V& v, ListRequest& m) {
   v(2, m.leases_after);
   v(3, m.sessions_after);
   v(4, m.limit);
+  v.unless_empty(5, m.gpus_after);
+  v.unless_empty(6, m.gpu_limit);
 }
 
 template <typename V>

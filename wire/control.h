@@ -253,8 +253,11 @@ struct ListRequest {
   uint32_t parts = kListAll;
   uint64_t leases_after = 0, sessions_after = 0;  // only those with greater ids
   uint32_t limit = 0;                             // of leases and of sessions
+  // So many GPUs at once, after as many as were listed. A pool may have thousands. 0: all, as
+  // before they came in parts.
+  uint32_t gpus_after = 0, gpu_limit = 0;
 };
-inline constexpr uint32_t kListPageMax = 512;
+inline constexpr uint32_t kListPageMax = 512, kGpuPageMax = 2048;
 
 // In the order of their ids. `more_...`: there are others with greater ids.
 struct ListReply {
@@ -267,7 +270,7 @@ struct ListReply {
   std::vector<SessionRecord> sessions;
   uint64_t now_ns = 0;  // the server's clock when this was written; used to compute rates
   std::vector<ApiRecord> apis;
-  bool more_leases = false, more_sessions = false;
+  bool more_leases = false, more_sessions = false, more_gpus = false;
   std::vector<uint32_t> nccl_versions;  // that it lends, as 22809 for 2.28.9; the highest first
   std::string server_id;  // random, new at each start; no secret. Empty: a scheduler's list
 };

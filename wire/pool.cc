@@ -20,6 +20,7 @@ void visit(V& v, ServerFacts& m) {
   v(10, m.labels);
   v.unless_empty(11, m.draining);
   v(12, m.gpus);
+  v.unless_empty(13, m.passage_id);
 }
 
 template <typename V>
@@ -94,6 +95,13 @@ void visit(V& v, Order& m) {
 }
 
 template <typename V>
+void visit(V& v, PoolPeer& m) {
+  v(1, m.name);
+  v(2, m.endpoint);
+  v.unless_empty(3, m.passage_id);
+}
+
+template <typename V>
 void visit(V& v, PoolOrders& m) {
   v(1, m.pool);
   v(2, m.scheduler);
@@ -105,6 +113,8 @@ void visit(V& v, PoolOrders& m) {
   v(8, m.ended_stored);
   v(9, m.policy_revision);
   v.unless_empty(10, m.policy);
+  v.unless_empty(11, m.peers_begin);
+  v(12, m.peers);
 }
 
 template <typename V>
@@ -154,13 +164,18 @@ static bool sensible(const PoolReport& report) {
 
 // Orders of a kind that this build does not know are left for the server to refuse.
 static bool sensible(const PoolOrders& orders) {
-  if (orders.orders.size() > kOrdersMax) return false;
+  if (orders.orders.size() > kOrdersMax || orders.peers.size() > kPoolPeersMax) return false;
   for (const Order& order : orders.orders) {
     if (!is_known(order.notice)) return false;
     for (const std::string* text :
          {&order.owner_id, &order.owner_name, &order.account, &order.user_class, &order.text}) {
       if (text->size() > kPoolTextBytesMax) return false;
     }
+  }
+  for (const PoolPeer& peer : orders.peers) {
+    if (peer.name.size() > kPoolNameBytesMax || peer.endpoint.size() > kPeerEndpointBytesMax ||
+        (!peer.passage_id.empty() && peer.passage_id.size() != kPassageIdBytes))
+      return false;
   }
   return true;
 }

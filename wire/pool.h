@@ -28,6 +28,8 @@ struct ServerFacts {
   std::vector<std::string> labels;      // "key=value"
   bool draining = false;                // it takes no more leases and ends with the last
   std::vector<GpuRecord> gpus;
+  // 16 raw bytes, random, of this run: PassageToken::server_id names the server so.
+  std::string passage_id;
 };
 
 enum class LeasePhase : uint8_t {
@@ -132,6 +134,15 @@ struct Order {
 };
 inline constexpr size_t kOrdersMax = 512, kPoolTextBytesMax = 1024;
 
+// Another server of the pool, to whose workers workers may have connections.
+struct PoolPeer {
+  std::string name;
+  std::string endpoint;    // as in ServerFacts
+  std::string passage_id;  // the same; empty: it is older and tells none
+};
+inline constexpr size_t kPoolPeersMax = 512;  // in one answer
+inline constexpr size_t kPeerEndpointBytesMax = 280, kPassageIdBytes = 16;
+
 // The answer to a report, at once if there are orders or the book is to be continued, else after
 // kReportEveryMs. A standby gives no orders.
 struct PoolOrders {
@@ -145,6 +156,9 @@ struct PoolOrders {
   // By what the server admits alone. A text of the pool's policy, sent when its revision changed.
   uint64_t policy_revision = 0;
   std::string policy;
+  // Those that are new or have changed. `peers_begin`: they replace all that were named before.
+  bool peers_begin = false;
+  std::vector<PoolPeer> peers;
 };
 inline constexpr int kReportEveryMs = 2000, kServerSilentMs = 10'000, kHoldMs = 10'000,
                      kUnclaimedMs = 60'000;

@@ -62,6 +62,8 @@ TEST(PoolMessages, OrdersRoundTrip) {
   hold.expires_ms = kHoldMs;
   orders.orders.push_back(hold);
   orders.policy = "[pool]\n";
+  orders.peers_begin = true;
+  orders.peers = {{"gpu2", "gpu2:7433", std::string(16, '\7')}, {"gpu3", "gpu3:7433", ""}};
   PoolOrders read;
   ASSERT_TRUE(again(orders, &read));
   ASSERT_EQ(read.orders.size(), 1u);
@@ -69,6 +71,11 @@ TEST(PoolMessages, OrdersRoundTrip) {
   EXPECT_EQ(read.orders[0].terms.priority, -3);
   EXPECT_EQ(read.orders[0].owner_id, hold.owner_id);
   EXPECT_EQ(read.policy, orders.policy);
+  EXPECT_TRUE(read.peers_begin);
+  ASSERT_EQ(read.peers.size(), 2u);
+  EXPECT_EQ(read.peers[0].endpoint, "gpu2:7433");
+  EXPECT_EQ(read.peers[0].passage_id, orders.peers[0].passage_id);
+  EXPECT_EQ(read.peers[1].passage_id, "");
 }
 
 TEST(PoolMessages, AGrantOnServersAndAWishRoundTrip) {
@@ -106,6 +113,9 @@ TEST(PoolMessages, ImpossibleOnesAreRefused) {
   orders.orders.resize(1);
   orders.orders[0].text.assign(kPoolTextBytesMax + 1, 'x');
   PoolOrders got;
+  EXPECT_FALSE(again(orders, &got));
+  orders.orders.clear();
+  orders.peers.resize(kPoolPeersMax + 1);
   EXPECT_FALSE(again(orders, &got));
   LeaseRequest request;
   request.wish.request_key = "short";

@@ -32,7 +32,8 @@ using base::Status;
 // Older headers lack them.
 constexpr long kOpenFilesystem = 430, kConfigureFilesystem = 431, kMountFilesystem = 432;
 constexpr unsigned kCreateFilesystem = 6, kClosesOnExec = 1, kReplaces = 4;
-constexpr size_t kReachableMax = 512;
+// Two thousand of IPv6 are 12,000 instructions. Jumps are shorter than 32,768.
+constexpr size_t kReachableMax = 2048;
 
 // An instruction: operation, registers, jump or offset, constant.
 struct Packet {
@@ -205,8 +206,7 @@ void add_address(const sockaddr* address, std::vector<ReachableAddress>* all) {
   } else {
     return;
   }
-  if (all->size() < kReachableMax && std::find(all->begin(), all->end(), made) == all->end())
-    all->push_back(made);
+  all->push_back(made);
 }
 
 }  // namespace
@@ -244,31 +244,59 @@ std::vector<uint64_t> packet_program(const std::vector<ReachableAddress>& reacha
   return packet.code;
 }
 
+std::vector<ReachableAddress> addresses_of_host(const std::string& host) {
+  std::vector<ReachableAddress> all;
+  addrinfo wanted = {};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (host.empty() || getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) {
+    log(Level::kWarning, "NCCL reaches no server '%s', because its address is not known",
+        printable(host).c_str());
+    return all;
+  }
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
+    add_address(each->ai_addr, &all);
+  freeaddrinfo(found);
+  return all;
+}
+
+bool is_loopback(const ReachableAddress& address) {
+  constexpr std::array<uint8_t, 16> kThis = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  const auto& bytes = address.bytes;
+  if (!address.is_v6) return bytes[0] == 127 || bytes[0] == 0;
+  if (std::equal(kMapped.begin(), kMapped.end(), bytes.begin())) return bytes[12] == 127;
+  return bytes == kThis || bytes == std::array<uint8_t, 16>();
+}
+
+void add_reachable(const std::vector<ReachableAddress>& more, std::vector<ReachableAddress>* all) {
+  for (size_t i = 0; i < more.size(); ++i) {
+    if (std::find(all->begin(), all->end(), more[i]) != all->end()) continue;
+    if (all->size() >= kReachableMax) {
+      log(Level::kWarning, "NCCL reaches %zu addresses; %zu more are left out", all->size(),
+          more.size() - i);
+      return;
+    }
+    all->push_back(more[i]);
+  }
+}
+
 std::vector<ReachableAddress> reachable_addresses(const std::vector<std::string>& peers,
                                                   bool loopback) {
-  std::vector<ReachableAddress> all;
+  std::vector<ReachableAddress> all, found;
   ifaddrs* own = nullptr;
   if (getifaddrs(&own) == 0) {
     for (const ifaddrs* each = own; each != nullptr; each = each->ifa_next) {
       const bool here = (each->ifa_flags & IFF_LOOPBACK) != 0;
-      if (each->ifa_addr != nullptr && here == loopback) add_address(each->ifa_addr, &all);
+      if (each->ifa_addr != nullptr && here == loopback) add_address(each->ifa_addr, &found);
     }
     freeifaddrs(own);
   }
+  add_reachable(found, &all);
   for (const std::string& peer : peers) {
     auto endpoint = session::parse_endpoint(peer);
-    addrinfo wanted = {};
-    wanted.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (!endpoint.ok() || endpoint->host.empty() ||
-        getaddrinfo(endpoint->host.c_str(), nullptr, &wanted, &found) != 0) {
-      log(Level::kWarning, "NCCL reaches no server '%s', because its address is not known",
-          printable(peer).c_str());
-      continue;
-    }
-    for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
-      add_address(each->ai_addr, &all);
-    freeaddrinfo(found);
+    const bool has_host = endpoint.ok() && !endpoint->host.empty();
+    add_reachable(addresses_of_host(has_host ? endpoint->host : peer), &all);
   }
   return all;
 }

@@ -37,6 +37,12 @@ std::vector<uint64_t> packet_program(const std::vector<ReachableAddress>& reacha
 // serves only this machine. Asks the resolver; names that it does not know are logged.
 std::vector<ReachableAddress> reachable_addresses(const std::vector<std::string>& peers,
                                                   bool loopback);
+// Of a host's name or address. Asks the resolver; empty, and a line in the log: it does not know.
+std::vector<ReachableAddress> addresses_of_host(const std::string& host);
+bool is_loopback(const ReachableAddress& address);
+// Adds those that are not there yet, as many as a program can ask for; the log says if some are
+// left out.
+void add_reachable(const std::vector<ReachableAddress>& more, std::vector<ReachableAddress>* all);
 
 class NetworkBounds {
  public:

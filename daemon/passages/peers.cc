@@ -26,7 +26,8 @@ constexpr unsigned kReachingMax = 2;  // at a time: each holds a thread that lea
 constexpr size_t kPeersMax = 1024;
 
 Status nobody_named() {
-  return Status(Code::kNotFound, "its operator has named no other servers (tendril serve --peers)");
+  return Status(Code::kNotFound,
+                "its operator has named no other servers (tendril serve --peers), and no pool has");
 }
 
 // What somebody who is named answered instead of being the one that is looked for.
@@ -38,7 +39,8 @@ Status found_nowhere(const std::vector<session::Endpoint>& endpoints, const std:
   if (!against.empty()) return Status(Code::kUnavailable, against);
   if (endpoints.empty()) return nobody_named();
   return Status(Code::kNotFound,
-                "its operator has not named the other server (tendril serve --peers)");
+                "its operator has not named the other server (tendril serve --peers), nor has a "
+                "pool");
 }
 
 std::string server_id_of(const wire::PassageToken& token) {
@@ -51,11 +53,12 @@ std::string passage_key(const wire::PassageToken& token) {
 
 }  // namespace
 
-Result<std::unique_ptr<Peers>> Peers::open(const std::string& file, Rule rule) {
-  std::unique_ptr<Peers> peers(new Peers(file, std::move(rule)));
+Result<std::unique_ptr<Peers>> Peers::open(const std::string& file, const PoolPeers* pool,
+                                           Rule rule) {
+  std::unique_ptr<Peers> peers(new Peers(file, pool, std::move(rule)));
   const auto read = peers->read();
   if (!read.ok()) return read.status();
-  for (unsigned i = 0; i < kThreads && !file.empty(); ++i)
+  for (unsigned i = 0; i < kThreads && !(file.empty() && pool == nullptr); ++i)
     peers->threads_.emplace_back([each = peers.get()] { each->work(); });
   return peers;
 }
@@ -118,16 +121,19 @@ void Peers::dial(const wire::PassageToken& token, bool sealed, Done done) {
   done(Status(Code::kExhausted, "this server is making many such connections; try again"));
 }
 
-// The server's id says which one is meant, and is not known before one has answered. So each is
-// asked in turn.
+// Of the pool's servers the id says which one is meant. Of the operator's it is not known before
+// one has answered. So each is asked in turn.
 Result<std::vector<session::Endpoint>> Peers::read_for(const std::string& server_id) {
   auto endpoints = read();
   if (!endpoints.ok()) return endpoints;
+  std::vector<session::Endpoint> all;
+  if (pool_ != nullptr) all = pool_->with_passage_id(server_id);
   std::lock_guard<std::mutex> hold(mutex_);
   const auto known = known_.find(server_id);
   for (size_t i = 0; known != known_.end() && i < endpoints->size(); ++i)
     if ((*endpoints)[i].text == known->second) std::swap((*endpoints)[0], (*endpoints)[i]);
-  return endpoints;
+  all.insert(all.end(), endpoints->begin(), endpoints->end());
+  return all;
 }
 
 void Peers::learn(const std::string& server_id, const session::Endpoint& endpoint) {

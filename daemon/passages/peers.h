@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The servers that this server's operator named, and to whose workers its workers may therefore
-// have passages. The file is read again for each passage, so it can change. Any thread.
+// The servers that this server's operator or its pool named, and to whose workers its workers may
+// therefore have passages. The file is read again for each passage, so it can change. Any thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/pool/pool_peers.h"
 #include "session/control/attach.h"
 #include "session/control/connection.h"
 #include "wire/assignment.h"
@@ -26,8 +27,10 @@ class Peers {
   // Whether bytes that travel to that peer must be sealed, by this server's own rule.
   using Rule = std::function<base::Result<bool>(const session::Peer& peer)>;
   // `file`: one endpoint a line; empty: no server is named. The error says what is wrong with it.
-  // Connections are made in the calling thread's network.
-  static base::Result<std::unique_ptr<Peers>> open(const std::string& file, Rule rule);
+  // `pool`: the pool's servers, which must outlive this; null: none. Connections are made in the
+  // calling thread's network.
+  static base::Result<std::unique_ptr<Peers>> open(const std::string& file, const PoolPeers* pool,
+                                                   Rule rule);
   // Waits for the connections that are being made.
   ~Peers();
 
@@ -38,7 +41,7 @@ class Peers {
   struct Passage {
     session::Connection connection;
     bool sealed = false;
-    std::string server;  // as the operator wrote it
+    std::string server;  // as the operator or the pool wrote it
   };
   using Done = std::function<void(base::Result<Passage>)>;
   // `sealed`: it must be, whatever the rules say. `done` is called once, on another thread or on
@@ -50,9 +53,10 @@ class Peers {
   base::Result<wire::ReachReply> reach(const std::string& server_id);
 
  private:
-  Peers(std::string file, Rule rule) : file_(std::move(file)), rule_(std::move(rule)) {}
+  Peers(std::string file, const PoolPeers* pool, Rule rule)
+      : file_(std::move(file)), pool_(pool), rule_(std::move(rule)) {}
   base::Result<std::vector<session::Endpoint>> read() const;
-  // All that are named, the one that had this id before first.
+  // All that may be meant, the likeliest first.
   base::Result<std::vector<session::Endpoint>> read_for(const std::string& server_id);
   void learn(const std::string& server_id, const session::Endpoint& endpoint);
   base::Result<bool> rules_sealed(const session::Endpoint& endpoint) const;
@@ -62,6 +66,7 @@ class Peers {
                             bool sealed) const;
 
   const std::string file_;
+  const PoolPeers* const pool_;
   const Rule rule_;
   void work();
 

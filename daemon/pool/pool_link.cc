@@ -254,6 +254,8 @@ void PoolLinks::take(Link* link, const wire::PoolOrders& orders) {
     link->schedules = link->full = true;
     link->continues = false;
   }
+  // Before a lease of theirs can be used.
+  if (orders.peers_begin || !orders.peers.empty()) host_.named(orders.peers_begin, orders.peers);
   for (const wire::Order& order : orders.orders)
     link->results.push_back(host_.obey(orders.term, order));
   if (orders.ended_stored != 0) host_.stored(orders.ended_stored);

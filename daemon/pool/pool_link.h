@@ -33,6 +33,7 @@ struct PoolHost {
   std::function<uint64_t()> newest_term;
   std::function<wire::OrderResult(uint64_t term, const wire::Order&)> obey;
   std::function<void(uint64_t ended_number)> stored;
+  std::function<void(bool begin, const std::vector<wire::PoolPeer>&)> named;
 };
 
 struct PoolLinkOptions {

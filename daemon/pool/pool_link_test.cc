@@ -142,6 +142,7 @@ struct Box {
   std::vector<wire::BookEntry> book;
   std::vector<std::pair<uint64_t, wire::Order>> obeyed;
   uint64_t term = 0, stored = 0;
+  std::vector<std::string> named;
   bool draining = false, drains_when_it_obeys = false;
 
   PoolHost host() {
@@ -179,6 +180,11 @@ struct Box {
     host.stored = [this](uint64_t number) {
       std::lock_guard<std::mutex> hold(mutex);
       stored = number;
+    };
+    host.named = [this](bool begin, const std::vector<wire::PoolPeer>& peers) {
+      std::lock_guard<std::mutex> hold(mutex);
+      if (begin) named.clear();
+      for (const wire::PoolPeer& peer : peers) named.push_back(peer.name);
     };
     return host;
   }
@@ -270,6 +276,27 @@ TEST(PoolLinks, ResultsDoNotWaitForFacts) {
     return !report.facts.empty() && report.facts[0].draining;
   }));
   EXPECT_TRUE(came_first);
+}
+
+TEST(PoolLinks, ItHearsOfTheOtherServers) {
+  SmallScheduler scheduler;
+  Box box;
+  box.term = 3;
+  const auto links = start(&box, {scheduler.address()});
+  wire::PoolOrders orders = scheduler.usual();
+  orders.term = 2;
+  orders.peers_begin = true;
+  orders.peers = {{"of a scheduler that is none any more", "gpu9:7433", ""}};
+  scheduler.once(orders);
+  orders.term = 3;
+  orders.peers = {{"gpu1", "gpu1:7433", ""}};
+  scheduler.once(orders);
+  orders.peers_begin = false;
+  orders.peers = {{"gpu2", "gpu2:7433", ""}};
+  scheduler.once(orders);
+  EXPECT_TRUE(scheduler.hears([](const wire::PoolReport& report) { return report.number == 5; }));
+  std::lock_guard<std::mutex> hold(box.mutex);
+  EXPECT_EQ(box.named, (std::vector<std::string>{"gpu1", "gpu2"}));
 }
 
 TEST(PoolLinks, ALowerTermAndAStandbyGiveNoOrders) {

@@ -19,6 +19,7 @@ struct PoolMember {
   std::vector<std::string> pools;  // addresses of schedulers; empty: it belongs to no pool
   std::string name, advertise;     // empty: chosen
   std::vector<std::string> labels;
+  bool has_peers = true;  // workers of the pool's servers and of this one may have connections
 };
 
 // kInvalid: an address or a label is not one.

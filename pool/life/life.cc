@@ -190,6 +190,15 @@ LifeAdvance Life::advance(const LifeRules& rules, const LifeFacts& facts, int64_
   return std::move(call.out);
 }
 
+LifeAdvance Life::ask_again(const LifeRules& rules, const LifeFacts& facts, const std::string& why,
+                            int64_t now_ns) {
+  Call call{rules, facts, now_ns, {}, false, LifeCause::kReclaim, {}, {}};
+  if (leaving()) return std::move(call.out);
+  leave(&call, LifeCause::kReclaim, true, why);
+  settle(&call);
+  return std::move(call.out);
+}
+
 void Life::delay(int64_t span_ns) {
   const auto move = [span_ns](int64_t* time_ns) {
     if (*time_ns != kNever) *time_ns += std::min(span_ns, kNever - 1 - *time_ns);

@@ -59,6 +59,7 @@ struct LifeFacts {
   std::string_view end_why;      // "maintenance of gpu3"
 };
 
+// kReclaim is also an operator's wish (`Life::ask_again`).
 enum class LifeCause : uint8_t { kMaxWall = 0, kFixedEnd, kIdle, kUnused, kReclaim };
 const char* life_cause_name(LifeCause cause);
 
@@ -96,6 +97,11 @@ class Life {
 
   // What is to be done at `now_ns`. The same facts at the same time a second time: nothing.
   LifeAdvance advance(const LifeRules& rules, const LifeFacts& facts, int64_t now_ns);
+
+  // Its holder is to stop the program and to ask again, whatever the limits say. Nothing: it is
+  // leaving already.
+  LifeAdvance ask_again(const LifeRules& rules, const LifeFacts& facts, const std::string& why,
+                        int64_t now_ns);
 
   // The holder heard of the last actions this much later than they were ordered: all that was
   // begun has the more time.

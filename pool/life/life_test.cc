@@ -197,6 +197,22 @@ TEST(Life, TakesItsRulesFromTheClass) {
   EXPECT_EQ(reclaimed_by_ns(rules, 0, 0, false), (600 + 120 + 60) * kSecond);
 }
 
+TEST(Life, AnOperatorMayAskForARequeue) {
+  Lease lease;
+  lease.rules.grace_s = 30;
+  lease.facts.can_requeue = true;
+  lease.idle_until(5);
+  LifeAdvance asked = lease.life.ask_again(lease.rules, lease.facts, "by root", lease.now_ns);
+  ASSERT_EQ(asked.actions.size(), 1u);
+  EXPECT_EQ(asked.actions[0].act, LifeAct::kRequeue);
+  EXPECT_EQ(asked.actions[0].next_s, 30u);
+  EXPECT_EQ(asked.actions[0].text, "by root");
+  EXPECT_TRUE(
+      lease.life.ask_again(lease.rules, lease.facts, "again", lease.now_ns).actions.empty());
+  lease.idle_until(60);
+  EXPECT_EQ(lease.log, Log{"36 end"}) << "it did not stop";
+}
+
 TEST(Life, WhatCannotBeRequeuedEnds) {
   Lease lease;
   lease.rules.reclaim_steps = {Action::kRequeue};

@@ -125,6 +125,7 @@ struct PoolPolicy {
   uint64_t longest_wait_s = 86'400;  // who waits longer goes first, the oldest before others
   uint64_t pause_limit_s = 300;      // a paused lease goes to the next step after this
   WithoutScheduler when_no_scheduler = WithoutScheduler::kLocal;
+  bool servers_are_peers = true;  // workers of two servers may have connections
 
   // Users by group, beside the groups in which they have proven to be.
   std::map<std::string, std::vector<std::string>> groups;

@@ -176,6 +176,8 @@ void PolicyReader::pool_key(const std::string& key, const toml::node& node, bool
     } else if (text != "local") {
       in_.expected(key, node, "\"local\" or \"refuse\"");
     }
+  } else if (key == "servers_are_peers") {
+    policy_.servers_are_peers = in_.flag(key, node);
   } else {
     *known = false;
   }
@@ -184,7 +186,7 @@ void PolicyReader::pool_key(const std::string& key, const toml::node& node, bool
 void PolicyReader::pool_table(const toml::table& table) {
   in_.keys("[pool]", table,
            {"name", "store", "timezone", "fair_share_half_life", "longest_wait", "pause_limit",
-            "when_no_scheduler"},
+            "when_no_scheduler", "servers_are_peers"},
            [this](const std::string& key, const toml::node& node) {
              bool known = true;
              pool_key(key, node, &known);

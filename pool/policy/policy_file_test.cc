@@ -23,6 +23,7 @@ fair_share_half_life = "3d"
 longest_wait = "12h"
 pause_limit = "2m"
 when_no_scheduler = "refuse"
+servers_are_peers = false
 
 [[gpu_class]]
 name = "top"
@@ -134,6 +135,7 @@ TEST(PoolPolicyFile, SaysEverything) {
   EXPECT_EQ(p.longest_wait_s, 12u * 3600);
   EXPECT_EQ(p.pause_limit_s, 120u);
   EXPECT_EQ(p.when_no_scheduler, WithoutScheduler::kRefuse);
+  EXPECT_FALSE(p.servers_are_peers);
   ASSERT_EQ(p.gpu_classes.size(), 2u);
   EXPECT_EQ(p.gpu_classes[0].usage_weight, 3);
   EXPECT_TRUE(p.gpu_classes[1].match.matches_everything());

@@ -72,6 +72,7 @@ class Settings {
     add("pause_limit", seconds_text(policy_.pause_limit_s));
     add("when_no_scheduler",
         policy_.when_no_scheduler == WithoutScheduler::kLocal ? "local" : "refuse");
+    add("servers_are_peers", policy_.servers_are_peers ? "true" : "false");
   }
   void assignments() {
     for (size_t i = 0; i < policy_.assignments.size(); ++i) {

@@ -80,6 +80,9 @@ void Scheduler::State::command(uint64_t connection, const Asker& who,
       {"dry-run", &State::do_dry_run},
       {"forget", &State::do_forget},
       {"release", &State::do_release},
+      {"hold", &State::do_hold},
+      {"unhold", &State::do_hold},
+      {"requeue", &State::do_requeue},
       {"change", &State::do_change}};
   auto verb = kVerbs.find(command.verb);
   if (verb == kVerbs.end()) {
@@ -373,11 +376,10 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
   const auto refused = [&](Code code, const std::string& why) {
     refuse_command(connection, Status(code, "lease " + std::to_string(job->id) + " " + why));
   };
-  if (job->stage != Stage::kGranted) {
-    return refused(
-        Code::kUnavailable,
-        std::string("is ") + stage_name(*job) +
-            "; terms of leases that run can be changed, so leave the queue and ask again");
+  const bool waits = job->stage == Stage::kWaiting;
+  if (job->stage != Stage::kGranted && !waits) {
+    return refused(Code::kUnavailable, std::string("is ") + stage_name(*job) +
+                                           "; terms can be changed while it waits or runs");
   }
   wire::LeaseTerms terms = job->request.terms;
   uint64_t share = 0;
@@ -416,12 +418,30 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
     return refused(Code::kRefused, "is of class " + job->user_class +
                                        ", which allows a priority up to " + std::to_string(most));
   }
+  if (waits && (share != 0 || terms.policy != job->request.terms.policy)) {
+    return refused(Code::kUnavailable,
+                   "waits: its priority can be changed; to ask for something else, leave the queue "
+                   "and ask again");
+  }
+  if (waits) return change_waiting(connection, who, *job, terms.priority);
   change_job(*job, uint32_t(share), terms);
   event("change", "lease " + std::to_string(job->id), "by " + base::printable(who.name));
   flush_ends();
   Json json;
   json.whole("lease", int64_t(job->id));
   answer_command(connection, std::move(json), next_batch_ - 1);
+}
+
+// It keeps the time that it has waited.
+void Scheduler::State::change_waiting(uint64_t connection, const Asker& who, Job& job,
+                                      int32_t priority) {
+  job.request.terms.priority = priority;
+  event("change", "request " + std::to_string(job.id), "by " + base::printable(who.name));
+  const uint64_t batch = write({{keys::kRequest + std::to_string(job.id), pack(record_of(job))}});
+  Json json;
+  json.whole("request", int64_t(job.id)).whole("priority", priority);
+  enter_again(job);
+  answer_command(connection, std::move(json), batch);
 }
 
 void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
@@ -436,6 +456,67 @@ void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
   told.terms = terms;
   told.text = "its terms were changed";
   tell_parts(job, std::move(told));
+}
+
+// REQUEST [REASON]. Nothing starts for it until somebody lets it go. It keeps the time that it has
+// waited.
+void Scheduler::State::do_hold(uint64_t connection, const Asker& who,
+                               const wire::PoolCommand& command) {
+  Job* const job = named_job(connection, who, command);
+  if (job == nullptr) return;
+  const bool holds = command.verb == "hold";
+  const std::string name = "request " + std::to_string(job->id);
+  if (job->stage != Stage::kWaiting) {
+    return refuse_command(
+        connection, Status(Code::kUnavailable, name + " is " + stage_name(*job) +
+                                                   " and waits no more; `tendril pool requeue` or "
+                                                   "`release` concern leases"));
+  }
+  if (job->held_by_operator && !who.rules_all) {
+    return refuse_command(
+        connection, Status(Code::kRefused, name + " is " + job->held +
+                                               "; operators and administrators may change that "
+                                               "(rule: operator)"));
+  }
+  if (!holds && job->held.empty())
+    return refuse_command(connection, Status(Code::kInvalid, name + " is not held"));
+  const std::string why = joined_from(command.arguments, 1);
+  job->held.clear();
+  if (holds) job->held = "held by " + base::printable(who.name) + (why.empty() ? "" : ": " + why);
+  job->held_by_operator = holds && who.rules_all;
+  event(holds ? "hold" : "unhold", name, holds ? job->held : "by " + base::printable(who.name));
+  const uint64_t batch = write({{keys::kRequest + std::to_string(job->id), pack(record_of(*job))}});
+  Json json;
+  json.whole("request", int64_t(job->id)).truth("held", holds);
+  leave_engine(*job);
+  enter_again(*job);
+  plan_dirty_ = news_dirty_ = true;
+  answer_command(connection, std::move(json), batch);
+}
+
+// LEASE [REASON]. Its program is told to stop, and is started again when its turn comes.
+void Scheduler::State::do_requeue(uint64_t connection, const Asker& who,
+                                  const wire::PoolCommand& command) {
+  Job* const job = named_job(connection, who, command);
+  if (job == nullptr) return;
+  const auto refused = [&](const std::string& why) {
+    refuse_command(connection,
+                   Status(Code::kUnavailable, "lease " + std::to_string(job->id) + " " + why));
+  };
+  if (job->stage != Stage::kGranted) return refused(std::string("is ") + stage_name(*job));
+  if (!job->request.wish.requeues) {
+    return refused(
+        "was not asked for with `tendril run --requeue`, so its program would not start again; "
+        "`tendril pool release` ends it");
+  }
+  if (job->life.leaving()) return refused("is told to stop already");
+  std::string why = joined_from(command.arguments, 1);
+  why = "requeued by " + base::printable(who.name) + (why.empty() ? "" : ": " + why);
+  Json json;
+  json.whole("lease", int64_t(job->id)).text("told", why);
+  live(*job, job->life.ask_again(rules_of(*job), facts_of(*job), why, int64_t(now_.monotonic_ns)));
+  flush_ends();
+  answer_command(connection, std::move(json), next_batch_ - 1);
 }
 
 void Scheduler::State::do_release(uint64_t connection, const Asker& who,

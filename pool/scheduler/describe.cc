@@ -223,6 +223,7 @@ void Scheduler::State::describe_waiting(Json& json, const Job& job, const Engine
   }
   json.text("start_why", waiting == nullptr ? "" : waiting->start_why);
   json.whole("waited_s", (int64_t(now_.monotonic_ns) - job.submitted_ns) / int64_t(kSecond));
+  json.whole("priority", job.request.terms.priority).truth("held", !job.held.empty());
   json.text("state", stage_name(job)).truth("present", job.connection != 0).end();
 }
 
@@ -279,12 +280,21 @@ void Scheduler::State::do_queue(uint64_t connection, const Asker& who, const wir
 // ---- as a server ----
 
 // GPUs with their running numbers, and what of them is given by all leases.
-void Scheduler::State::list_gpus(const GpuNumbers& numbers, wire::ListReply* reply) const {
+void Scheduler::State::list_gpus(const GpuNumbers& numbers, const wire::ListRequest& request,
+                                 wire::ListReply* reply) const {
+  const uint32_t limit = std::min(request.gpu_limit, wire::kGpuPageMax);
+  uint32_t next = 0;
   for (const auto& each : members_) {
     if (each == nullptr) continue;
     for (const wire::GpuRecord& gpu : each->record.facts.gpus) {
+      const uint32_t number = next++;
+      if (number < request.gpus_after) continue;
+      if (limit != 0 && reply->gpus.size() == limit) {
+        reply->more_gpus = true;
+        continue;
+      }
       wire::GpuRecord shown = gpu;
-      shown.index = uint32_t(reply->gpus.size());
+      shown.index = number;
       shown.name = gpu.name + " on " + each->record.name;
       reply->gpus.push_back(std::move(shown));
     }
@@ -294,9 +304,11 @@ void Scheduler::State::list_gpus(const GpuNumbers& numbers, wire::ListReply* rep
     for (const Part& part : job.parts) {
       for (const wire::SliceGrant& slice : part.slices) {
         const auto number = numbers.find({part.server, slice.gpu_index});
-        if (number == numbers.end()) continue;
-        reply->gpus[number->second].share_used_millionths += slice.share_millionths;
-        reply->gpus[number->second].memory_promised_bytes += slice.memory_bytes;
+        if (number == numbers.end() || number->second < request.gpus_after) continue;
+        const size_t at = number->second - request.gpus_after;
+        if (at >= reply->gpus.size()) continue;
+        reply->gpus[at].share_used_millionths += slice.share_millionths;
+        reply->gpus[at].memory_promised_bytes += slice.memory_bytes;
       }
     }
   }
@@ -316,7 +328,7 @@ wire::ListReply Scheduler::State::list(const wire::ListRequest& request, const A
       numbers[{each->number, gpu.index}] = next++;
     }
   }
-  if ((request.parts & wire::kListServer) != 0) list_gpus(numbers, &reply);
+  if ((request.parts & wire::kListServer) != 0) list_gpus(numbers, request, &reply);
   const size_t limit =
       request.limit == 0 ? wire::kListPageMax : std::min(request.limit, wire::kListPageMax);
   for (auto found = jobs_.upper_bound(request.leases_after); found != jobs_.end(); ++found) {

@@ -36,6 +36,7 @@ void Scheduler::State::use_policy(PoolPolicy policy) {
   policy_ = std::move(policy);
   has_policy_ = true;
   if (!policy_.name.empty()) options.pool = policy_.name;
+  peers_.allow(policy_.servers_are_peers);
   refresh_policy(true);
 }
 

@@ -11,8 +11,8 @@
 namespace tendril::pool {
 namespace {
 
-// 2: grants know that they end.
-constexpr uint32_t kVersion = 2, kVersionEndings = 2;
+// 2: grants know that they end. 3: requests may be held.
+constexpr uint32_t kVersion = 3, kVersionEndings = 2, kVersionHolds = 3;
 constexpr uint32_t kListMax = 65'536;
 
 class Packer {
@@ -146,6 +146,9 @@ void visit(V& v, RequestRecord& r) {
   v(r.user_class);
   v(r.submitted_s);
   v.message(r.request);
+  if (v.version() < kVersionHolds) return;
+  v(r.held);
+  v(r.held_by_operator);
 }
 
 template <typename V>

@@ -49,6 +49,8 @@ struct RequestRecord {
   std::string account, user_class;
   int64_t submitted_s = 0;
   wire::LeaseRequest request;
+  std::string held;  // somebody keeps it from starting; who and why
+  bool held_by_operator = false;
 };
 
 struct PartRecord {

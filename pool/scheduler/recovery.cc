@@ -92,6 +92,8 @@ Job& Scheduler::State::job_from(const RequestRecord& record) {
   job.user_class = record.user_class;
   job.request = record.request;
   job.submitted_s = record.submitted_s;
+  job.held = record.held;
+  job.held_by_operator = record.held_by_operator;
   job.submitted_ns =
       int64_t(now_.monotonic_ns) -
       std::clamp<int64_t>(now_.wall_s - record.submitted_s, 0, 1 << 30) * int64_t(kSecond);

@@ -214,6 +214,10 @@ Status Scheduler::State::enter(Job& job) {
                                                         " has no account " + job.account +
                                                         " or no class " + job.user_class + " now"));
   }
+  if (!job.held.empty()) {
+    job.parked = job.held;
+    return Status();
+  }
   Ask ask = ask_of(job);
   ask.accepted = job.accepted;
   const Status status = engine_.submit(ask, seconds());
@@ -543,6 +547,8 @@ RequestRecord Scheduler::State::record_of(const Job& job) const {
   record.user_class = job.user_class;
   record.submitted_s = job.submitted_s;
   record.request = job.request;
+  record.held = job.held;
+  record.held_by_operator = job.held_by_operator;
   return record;
 }
 

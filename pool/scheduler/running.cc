@@ -116,7 +116,10 @@ bool Scheduler::State::is_told(const Job& job) const {
 // The next step waits until the last one was heard.
 void Scheduler::State::look_at_life(Job& job) {
   if (job.stage != Stage::kGranted || (job.stirred && !is_told(job))) return;
-  LifeAdvance advance = job.life.advance(rules_of(job), facts_of(job), int64_t(now_.monotonic_ns));
+  live(job, job.life.advance(rules_of(job), facts_of(job), int64_t(now_.monotonic_ns)));
+}
+
+void Scheduler::State::live(Job& job, const LifeAdvance& advance) {
   if (advance.again_ns != kNever && uint64_t(advance.again_ns) != job.life_due_ns) {
     job.life_due_ns = uint64_t(std::max<int64_t>(advance.again_ns, 0));
     arm(job.life_due_ns, Timer::kLife, job.id);

@@ -548,6 +548,28 @@ TEST(Scheduler, DrainsAndForgets) {
   EXPECT_EQ(stored(world, "pool/server/"), 0u);
 }
 
+// Found by the simulation, seed 256: it stayed drained for ever.
+TEST(Scheduler, AServerThatMissedItsUndrainHearsItWhenItIsBack) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  world.command("drain", {"gpu1"});
+  world.pass(3);
+  EXPECT_TRUE(server.drained);
+  for (const bool is_forgotten : {false, true}) {
+    server.reachable = false;
+    world.cut(server);
+    world.command("undrain", {"gpu1"});
+    world.pass(12);
+    if (is_forgotten) world.command("forget", {"gpu1"});
+    server.reachable = true;
+    world.pass(3);
+    EXPECT_FALSE(server.drained);
+    if (!is_forgotten) world.command("drain", {"gpu1"});
+    world.pass(3);
+  }
+}
+
 TEST(Scheduler, ReleasesALease) {
   TestWorld world;
   TestServer& server = world.add("gpu1", 1);
@@ -559,6 +581,100 @@ TEST(Scheduler, ReleasesALease) {
   world.pass(3);
   EXPECT_TRUE(server.book.empty());
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
+}
+
+TEST(Scheduler, WhatIsHeldDoesNotStart) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 1);
+  world.settle();
+  const uint64_t first = world.start("ann", 1, 1);
+  const uint64_t client = world.ask("bob", 1, 1, keyed('h')), other = world.ask("cyd", 1, 1);
+  world.pass(6);
+  const std::string queue = world.command("queue");
+  const std::string number = queue.substr(queue.find("\"request\":") + 10, 4);
+  const std::string request = number.substr(0, number.find(','));
+  EXPECT_TRUE(has(world.command("hold", {request, "it", "is", "too", "large"}), "\"held\":true"));
+  world.pass(6);
+  EXPECT_TRUE(has(world.news[client].back().reason, "Schedule: held by admin: it is too large"))
+      << world.news[client].back().reason;
+  EXPECT_EQ(world.news[other].back().place, 1u);
+  // Its owner may not undo what an operator did.
+  const auto by_bob = [&](const std::string& verb) {
+    const uint64_t connection = world.next_connection++;
+    world.scheduler->command(connection, TestWorld::who("bob"), {verb, {request}, ""}, world.now);
+    world.settle();
+    return world.commanded.at(connection).status.message();
+  };
+  EXPECT_TRUE(has(by_bob("unhold"), "operators and administrators may change that"));
+  server.end(world.answer(first)->reply.parts[0].lease_id, "done");
+  world.pass(5);
+  EXPECT_EQ(world.answer(client), nullptr);
+  ASSERT_NE(world.answer(other), nullptr);
+  world.claim(other);
+  // Another scheduler knows it, too, when the client comes back.
+  world.begin(2);
+  world.pass(3);
+  const uint64_t again = world.ask("bob", 1, 1, keyed('h'));
+  server.end(world.answer(other)->reply.parts[0].lease_id, "done");
+  world.pass(15);
+  EXPECT_EQ(world.answer(again), nullptr);
+  EXPECT_TRUE(has(world.command("unhold", {request}), "\"held\":false"));
+  world.pass(3);
+  ASSERT_NE(world.answer(again), nullptr);
+  EXPECT_TRUE(world.answer(again)->status.ok()) << world.answer(again)->status.message();
+  EXPECT_TRUE(has(world.command("hold", {request}), "waits no more"));
+}
+
+TEST(Scheduler, AnOwnerMayHoldAndReorderTheirRequests) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  world.command("apply", {"p"}, "[[user_class]]\nname = \"a\"\nmax_priority = 5\n");
+  world.start("ann", 1, 1);
+  const uint64_t one = world.ask("bob", 1, 1), two = world.ask("bob", 1, 1);
+  world.pass(6);
+  ASSERT_EQ(world.news[one].back().place, 1u);
+  const auto by_bob = [&](const std::string& verb, std::vector<std::string> words) {
+    const uint64_t connection = world.next_connection++;
+    world.scheduler->command(connection, TestWorld::who("bob"), {verb, words, ""}, world.now);
+    world.settle();
+    const auto& answer = world.commanded.at(connection);
+    return answer.status.ok() ? answer.json : answer.status.message();
+  };
+  const std::string queue = world.command("queue");
+  const size_t at = queue.rfind("\"request\":") + 10;
+  const std::string second = queue.substr(at, queue.find(',', at) - at);
+  EXPECT_TRUE(has(by_bob("change", {second, "priority=6"}), "allows a priority up to 5"));
+  EXPECT_TRUE(has(by_bob("change", {second, "share=0.5"}), "waits: its priority can be changed"));
+  EXPECT_TRUE(has(by_bob("change", {second, "priority=5"}), "\"priority\":5"));
+  world.pass(6);
+  EXPECT_EQ(world.news[two].back().place, 1u);
+  EXPECT_EQ(world.news[one].back().place, 2u);
+  EXPECT_TRUE(has(by_bob("hold", {second}), "\"held\":true"));
+  world.pass(6);
+  EXPECT_EQ(world.news[one].back().place, 1u);
+  EXPECT_TRUE(has(by_bob("unhold", {second}), "\"held\":false"));
+  EXPECT_TRUE(has(by_bob("unhold", {second}), "is not held"));
+}
+
+TEST(Scheduler, ALeaseMayBeRequeued) {
+  TestWorld world;
+  TestServer& server = world.add("gpu1", 2);
+  world.settle();
+  wire::PoolWish wish = keyed('r');
+  wish.requeues = true;
+  const uint64_t client = world.start("ann", 1, 1, wish), plain = world.start("bob", 1, 1);
+  const std::string lease = std::to_string(world.answer(client)->reply.lease_id);
+  EXPECT_TRUE(has(world.command("requeue", {std::to_string(world.answer(plain)->reply.lease_id)}),
+                  "was not asked for with `tendril run --requeue`"));
+  EXPECT_TRUE(has(world.command("requeue", {lease, "new", "driver"}), "requeued by admin"));
+  world.pass(3);
+  EXPECT_EQ(server.seen.back().notice, wire::NoticeKind::kRequeue);
+  EXPECT_EQ(server.seen.back().text, "requeued by admin: new driver");
+  EXPECT_GE(server.seen.back().in_s, 10u);
+  EXPECT_TRUE(has(world.command("requeue", {lease}), "is told to stop already"));
+  world.pass(double(server.seen.back().in_s) + 5);
+  EXPECT_EQ(server.book.size(), 1u) << "it did not stop";
 }
 
 TEST(Scheduler, ALeaseGetsLessAndNeverMore) {
@@ -617,6 +733,75 @@ TEST(Scheduler, FiguresSayWhatThereIs) {
     EXPECT_TRUE(has(figures, part)) << part << "\n" << figures;
   const std::string status = world.command("status");
   EXPECT_TRUE(has(status, "\"lent\":{\"any\":0}")) << status;
+}
+
+// A pool has more GPUs than fit into one message.
+TEST(Scheduler, ListsGpusInParts) {
+  TestWorld world;
+  for (int i = 0; i < 5; ++i) world.add("gpu" + std::to_string(i), 4);
+  world.settle();
+  const uint64_t client = world.ask("ann", 1, 0.5);
+  world.settle();
+  ASSERT_TRUE(world.answer(client)->status.ok());
+  wire::ListRequest request;
+  request.parts = wire::kListServer;
+  const wire::ListReply whole = world.scheduler->list(request, TestWorld::who("ann"), world.now);
+  EXPECT_EQ(whole.gpus.size(), 20u);
+  EXPECT_FALSE(whole.more_gpus);
+  uint64_t used = 0;
+  std::vector<std::string> names;
+  for (request.gpu_limit = 6; request.gpus_after < 20;) {
+    const wire::ListReply part = world.scheduler->list(request, TestWorld::who("ann"), world.now);
+    ASSERT_FALSE(part.gpus.empty());
+    ASSERT_LE(part.gpus.size(), 6u);
+    for (const wire::GpuRecord& gpu : part.gpus) {
+      EXPECT_EQ(gpu.index, names.size());
+      names.push_back(gpu.name);
+      used += gpu.share_used_millionths;
+    }
+    request.gpus_after += static_cast<uint32_t>(part.gpus.size());
+    EXPECT_EQ(part.more_gpus, request.gpus_after < 20);
+  }
+  EXPECT_EQ(used, 500'000u);
+  for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], whole.gpus[i].name);
+}
+
+TEST(Scheduler, NamesItsServersToEachOther) {
+  TestWorld world;
+  TestServer& one = world.add("gpu1", 1);
+  TestServer& two = world.add("gpu2", 1);
+  one.facts.passage_id = std::string(wire::kPassageIdBytes, '\1');
+  two.facts.passage_id = "of a wrong length";
+  world.settle();
+  world.pass(3);
+  EXPECT_EQ(one.peers, (std::map<std::string, std::string>{{"gpu2", "gpu2:7433/0"}}));
+  EXPECT_EQ(two.peers, (std::map<std::string, std::string>{{"gpu1", "gpu1:7433/16"}}));
+
+  TestServer& three = world.add("gpu3", 1);
+  three.facts.endpoint = std::string(wire::kPeerEndpointBytesMax + 1, 'x');
+  world.pass(3);
+  EXPECT_EQ(one.peers.size(), 1u) << "what one server writes must not spoil others' answers";
+  EXPECT_EQ(three.peers.size(), 2u);
+
+  EXPECT_EQ(world.command("apply", {"p.toml"}, "[pool]\nservers_are_peers = false\n").find("{"),
+            0u);
+  world.pass(3);
+  EXPECT_TRUE(one.peers.empty());
+  world.command("apply", {"p.toml"}, "[pool]\n");
+  world.pass(3);
+  EXPECT_EQ(one.peers.size(), 1u);
+  // Another scheduler knows them from the store, before they report.
+  world.begin(2);
+  world.connect(one);
+  world.pass(3);
+  EXPECT_EQ(one.peers.size(), 1u);
+  two.reachable = false;
+  world.cut(two);
+  world.pass(12);
+  EXPECT_EQ(one.peers.size(), 1u) << "who is silent may still have a program's other half";
+  world.command("forget", {"gpu2"});
+  world.pass(3);
+  EXPECT_TRUE(one.peers.empty());
 }
 
 TEST(Scheduler, ARefusalNamesItsReason) {

@@ -89,6 +89,7 @@ Member* Scheduler::State::add_member(const ServerRecord& record) {
   place = std::make_unique<Member>();
   place->number = *number;
   place->record = record;
+  name_to_others(*place);
   member_by_name_[record.name] = *number;
   engine_.set_state(*number, ServerState::kSilent);
   describe_to_engine(*place);
@@ -166,6 +167,7 @@ void Scheduler::State::begin_connection(Member& server, uint64_t connection,
   server.reply_due_ns = kNotAgain;
   server.joined = server.in_full = false;
   server.policy_sent = 0;
+  server.peers = PeerNames::Told();
   for (auto& [id, pending] : server.orders) pending.sent = false;
   if (server.boot != boot) {
     server.told_of_earlier.clear();
@@ -212,7 +214,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
   if (!report.facts.empty()) take_facts(*server, report.facts[0]);
   take_book(*server, report);
   server->reply_due_ns = now_.monotonic_ns + uint64_t(report_every_ms()) * kMillisecond;
-  bool unsent = report.more || (!server->joined && !server->in_full);
+  bool unsent = report.more || (!server->joined && !server->in_full) || server->peers.more;
   if (server->joined) {
     for (const auto& [id, pending] : server->orders) unsent = unsent || !pending.sent;
     unsent = unsent || server->policy_sent != policy_record.revision;
@@ -265,6 +267,7 @@ void Scheduler::State::take_facts(Member& server, const wire::ServerFacts& facts
   wire::ServerFacts accepted = kept;
   if (accepted.gpus.size() > kMostGpus) accepted.gpus.resize(kMostGpus);
   server.record.facts = std::move(accepted);
+  name_to_others(server);
   describe_to_engine(server);
   save(server);
   if (drains) {
@@ -272,6 +275,15 @@ void Scheduler::State::take_facts(Member& server, const wire::ServerFacts& facts
           facts.draining ? "it takes no more leases" : "it takes leases again");
     set_engine_state(server);
   }
+}
+
+void Scheduler::State::name_to_others(const Member& server) {
+  const wire::ServerFacts& facts = server.record.facts;
+  wire::PoolPeer peer{server.record.name, facts.endpoint, facts.passage_id};
+  // What one server writes must not spoil the answers to all others.
+  if (peer.endpoint.size() > wire::kPeerEndpointBytesMax) peer.endpoint.clear();
+  if (peer.passage_id.size() != wire::kPassageIdBytes) peer.passage_id.clear();
+  peers_.set(server.number, std::move(peer));
 }
 
 void Scheduler::State::describe_to_engine(Member& server) {
@@ -319,11 +331,10 @@ void Scheduler::State::save(const Member& server) {
 void Scheduler::State::joined(Member& server) {
   server.joined = server.was_joined = true;
   set_engine_state(server);
-  if (server.record.drained) {
-    wire::Order told;
-    told.kind = wire::OrderKind::kDrain;
-    order(server, std::move(told));
-  }
+  // It may have missed the last word, or been forgotten since.
+  wire::Order told;
+  told.kind = server.record.drained ? wire::OrderKind::kDrain : wire::OrderKind::kUndrain;
+  order(server, std::move(told));
   enter_parked();
   bool all = true;
   for (const auto& each : members_) all = all && (each == nullptr || each->was_joined);
@@ -419,6 +430,7 @@ void Scheduler::State::forget(Member& server) {
     }
   }
   engine_.remove_server(server.number);
+  peers_.remove(server.number);
   member_by_name_.erase(server.record.name);
   reply_now_.erase(server.number);
   members_[server.number].reset();
@@ -459,6 +471,7 @@ void Scheduler::State::answer_report(Member& server) {
     server.policy_sent = policy_record.revision;
     orders.policy = policy_record.text;
   }
+  if (!deposed_ && server.joined) peers_.tell(server.number, &server.peers, &orders);
   orders.wants_full = !server.joined && !server.in_full;
   server.reply_due_ns = kNotAgain;
   effects_.to_servers.push_back({server.connection, Status(), std::move(orders)});

@@ -23,6 +23,7 @@
 #include "pool/policy/policy.h"
 #include "pool/policy/policy_file.h"
 #include "pool/scheduler/json.h"
+#include "pool/scheduler/peers.h"
 #include "pool/scheduler/records.h"
 #include "pool/scheduler/scheduler.h"
 
@@ -112,6 +113,8 @@ struct Job {
   bool lost_parts = false;      // a part ended under an earlier scheduler
   bool recovered = false;       // parts are kUnknown until their servers reported
   std::string parked;           // why it is not in the engine although it waits
+  std::string held;             // who keeps it from starting, and why
+  bool held_by_operator = false;
   std::vector<Part> parts;
   uint64_t waited_s = 0;
   // While it runs.
@@ -182,6 +185,7 @@ struct Member {  // a server
   uint64_t ended_boot = 0, ended_seen = 0, ended_stored = 0;
   std::deque<std::pair<uint64_t, uint64_t>> ended_batches;  // batch, ended number
   uint64_t policy_sent = 0;
+  PeerNames::Told peers;  // that it was told
 };
 
 class Scheduler::State {
@@ -239,6 +243,7 @@ class Scheduler::State {
   void refuse_report(uint64_t connection, base::Status status);
   void take_facts(Member& member, const wire::ServerFacts& facts);
   void describe_to_engine(Member& member);
+  void name_to_others(const Member& member);
   void set_engine_state(Member& member);
   void set_engine_maintenance(Member& member);
   void take_book(Member& member, const wire::PoolReport& report);
@@ -335,6 +340,7 @@ class Scheduler::State {
 
   // ---- running.cc ----
   void look_at_life(Job& job);
+  void live(Job& job, const LifeAdvance& advance);
   bool is_told(const Job& job) const;
   uint64_t longest_of(const Job& job) const;
   LifeRules rules_of(const Job& job) const;
@@ -374,6 +380,9 @@ class Scheduler::State {
   void change_job(Job& job, uint32_t share_millionths, const wire::LeaseTerms& terms);
   Job* named_job(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_release(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void do_hold(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void do_requeue(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void change_waiting(uint64_t connection, const Asker& who, Job& job, int32_t priority);
   void answer_command(uint64_t connection, Json json, uint64_t batch = 0);
   void refuse_command(uint64_t connection, base::Status status);
   Member* named_server(uint64_t connection, const wire::PoolCommand& command, size_t at_least);
@@ -398,7 +407,8 @@ class Scheduler::State {
   void describe_dry_run(Json& json, const PoolPolicy& then, const Asker& who);
   // (server, its number of the GPU) -> the GPU's running number in the pool
   using GpuNumbers = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
-  void list_gpus(const GpuNumbers& numbers, wire::ListReply* reply) const;
+  void list_gpus(const GpuNumbers& numbers, const wire::ListRequest& request,
+                 wire::ListReply* reply) const;
   static const char* stage_name(const Job& job);
   static bool may_see(const Asker& who, const Job& job);
   std::string class_name(uint32_t gpu_class) const;
@@ -410,6 +420,7 @@ class Scheduler::State {
   std::vector<std::unique_ptr<Member>> members_;  // by the engine's numbers; null: forgotten
   std::unordered_map<std::string, uint32_t> member_by_name_;
   std::unordered_map<uint64_t, uint32_t> member_by_connection_;
+  PeerNames peers_;
   bool reports_hurry_ = false;  // somebody waited at the last tick
   std::set<uint32_t> reply_now_;
 

@@ -52,11 +52,19 @@ class TestServer {
     }
     if (orders.wants_full) number = 0;
     policy_revision = orders.policy_revision;
+    if (orders.peers_begin) peers.clear();
+    for (const wire::PoolPeer& peer : orders.peers)
+      peers[peer.name] = peer.endpoint + "/" + std::to_string(peer.passage_id.size());
     for (const wire::Order& order : orders.orders) obey(order);
   }
 
   void obey(const wire::Order& order) {
-    seen.push_back(order);
+    const bool drains = order.kind == wire::OrderKind::kDrain;
+    if (drains || order.kind == wire::OrderKind::kUndrain) {
+      drained = drains;
+    } else {
+      seen.push_back(order);
+    }
     wire::OrderResult result;
     result.order_id = order.order_id;
     wire::BookEntry* entry = find(order);
@@ -149,7 +157,9 @@ class TestServer {
   std::map<uint64_t, wire::BookEntry> book;
   std::vector<wire::BookEntry> ended;
   std::vector<wire::OrderResult> results;
-  std::vector<wire::Order> seen;
+  std::vector<wire::Order> seen;  // all but those of draining
+  bool drained = false;
+  std::map<std::string, std::string> peers;  // endpoint and length of the id, by name
   bool refuses_holds = false, refuses_commits = false;
   bool reachable = true;
   uint64_t connection = 0;

@@ -230,40 +230,48 @@ Result<wire::ListReply> ControlClient::list_part(const wire::ListRequest& reques
                                   strange("sent a malformed list"));
 }
 
+// Each part must go on where the last one ended, and there must be an end. False: it does not.
+bool ControlClient::add_part(wire::ListRequest* request, wire::ListReply* part,
+                             wire::ListReply* whole) {
+  if ((part->more_gpus && part->gpus.empty()) || (part->more_leases && part->leases.empty()) ||
+      (part->more_sessions && part->sessions.empty()))
+    return false;
+  for (wire::GpuRecord& gpu : part->gpus) whole->gpus.push_back(std::move(gpu));
+  request->gpus_after = uint32_t(whole->gpus.size());
+  for (wire::LeaseRecord& lease : part->leases) {
+    if (lease.lease_id <= request->leases_after) return false;
+    request->leases_after = lease.lease_id;
+    whole->leases.push_back(std::move(lease));
+  }
+  for (wire::SessionRecord& session : part->sessions) {
+    if (session.session_id <= request->sessions_after) return false;
+    request->sessions_after = session.session_id;
+    whole->sessions.push_back(std::move(session));
+  }
+  return whole->gpus.size() + whole->leases.size() + whole->sessions.size() <= kListedMax;
+}
+
 // The first part has nearly always everything.
 Result<wire::ListReply> ControlClient::list() {
   wire::ListRequest request;
   request.limit = wire::kListPageMax;
-  Result<wire::ListReply> whole = list_part(request);
-  if (!whole.ok()) return whole;
-  bool more_leases = whole->more_leases, more_sessions = whole->more_sessions;
-  while (more_leases || more_sessions) {
-    request.parts =
-        (more_leases ? wire::kListLeases : 0u) | (more_sessions ? wire::kListSessions : 0u);
-    if (!whole->leases.empty()) request.leases_after = whole->leases.back().lease_id;
-    if (!whole->sessions.empty()) request.sessions_after = whole->sessions.back().session_id;
-    Result<wire::ListReply> part = list_part(request);
+  request.gpu_limit = wire::kGpuPageMax;
+  Result<wire::ListReply> part = list_part(request);
+  if (!part.ok()) return part;
+  wire::ListReply whole = *part;
+  whole.gpus.clear();
+  whole.leases.clear();
+  whole.sessions.clear();
+  whole.more_gpus = whole.more_leases = whole.more_sessions = false;
+  for (;;) {
+    if (!add_part(&request, &*part, &whole)) return strange("sent a list without order or end");
+    request.parts = (part->more_gpus ? wire::kListServer : 0u) |
+                    (part->more_leases ? wire::kListLeases : 0u) |
+                    (part->more_sessions ? wire::kListSessions : 0u);
+    if (request.parts == 0) return whole;
+    part = list_part(request);
     if (!part.ok()) return part;
-    // Each part must go on where the last one ended, and there must be an end.
-    const bool leads = (!more_leases || !part->leases.empty() || !part->more_leases) &&
-                       (!more_sessions || !part->sessions.empty() || !part->more_sessions);
-    for (wire::LeaseRecord& lease : part->leases) {
-      if (lease.lease_id <= request.leases_after) return strange("sent a list without order");
-      request.leases_after = lease.lease_id;
-      whole->leases.push_back(std::move(lease));
-    }
-    for (wire::SessionRecord& session : part->sessions) {
-      if (session.session_id <= request.sessions_after) return strange("sent a list without order");
-      request.sessions_after = session.session_id;
-      whole->sessions.push_back(std::move(session));
-    }
-    if (!leads || whole->leases.size() + whole->sessions.size() > kListedMax)
-      return strange("sent a list without end");
-    more_leases = more_leases && part->more_leases;
-    more_sessions = more_sessions && part->more_sessions;
   }
-  whole->more_leases = whole->more_sessions = false;
-  return whole;
 }
 
 Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request) {

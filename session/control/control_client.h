@@ -67,6 +67,7 @@ class ControlClient final : public Control {
   base::Status with_server(const base::Status& status) const;
   base::Result<Message> checked(base::Result<Message> message, wire::Request request) const;
   base::Result<wire::ListReply> list_part(const wire::ListRequest& request);
+  static bool add_part(wire::ListRequest* request, wire::ListReply* part, wire::ListReply* whole);
   int answer_ms() const {
     return options_.answer_ms > 0 ? options_.answer_ms : options_.timeout_ms;
   }
