@@ -21,6 +21,12 @@ struct CommonOptions {
   bool json = false;
 };
 
+// Of commands whose picture may be shown again and again (cli/live/live.h).
+struct WatchOptions : CommonOptions {
+  bool watch = false;
+  double interval_s = 2;
+};
+
 struct SliceOptions {
   uint32_t count = 0;  // 0: not given
   std::string share, memory;
@@ -68,7 +74,7 @@ struct ServeOptions {
   uint16_t port = 7433;
   std::string identity, pool_name, providers;
   std::vector<std::string> pools, labels;
-  std::string name, advertise, drain = "0";
+  std::string name, advertise, drain = "0", pool_peers = "on";
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
   std::string code_memory, packed_control, nccl, peers, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
@@ -90,7 +96,7 @@ struct PoolServeOptions {
 };
 
 // A verb of pool/scheduler with its arguments; `file` is its body.
-struct PoolCommandOptions : CommonOptions {
+struct PoolCommandOptions : WatchOptions {
   std::string verb, file;
   std::vector<std::string> arguments;
   bool dry_run = false;
@@ -123,8 +129,8 @@ int pool_serve(const PoolServeOptions& options);
 int pool_command(const PoolCommandOptions& options);
 int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
-int list_leases(const CommonOptions& options);
-int show_gpus(const CommonOptions& options);
+int list_leases(const WatchOptions& options);
+int show_gpus(const WatchOptions& options);
 int top(const TopOptions& options);
 int doctor(const DoctorOptions& options);
 // The child of `doctor` that loads the client library; prints one line of figures.

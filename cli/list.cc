@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tendril ls` (who holds what) and `tendril smi` (the GPUs, like the well-known tool).
-#include <stdio.h>
-
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "cli/live/live.h"
 #include "cli/local/this_machine.h"
 #include "cli/servers.h"
 #include "view/json.h"
@@ -25,38 +24,42 @@ base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bo
   return views;
 }
 
-}  // namespace
-
-int list_leases(const CommonOptions& options) {
+// What the command shows now. Returns its exit status.
+int look(const CommonOptions& options, bool with_this_machine,
+         std::string (*text_of)(const std::vector<view::ServerView>&), std::string* picture) {
   bool failed = false;
-  // Whoever names servers wants those.
-  auto views = ask(options, options.servers.empty(), &failed);
+  auto views = ask(options, with_this_machine, &failed);
   if (!views.ok()) return complain(kFailed, views.status());
-  if (options.json) {
-    printf("%s\n", view::servers_json(*views).c_str());
-    return failed ? kFailed : 0;
-  }
-  const std::string text = view::leases_text(*views);
-  if (!text.empty()) {
-    fputs(text.c_str(), stdout);
-  } else if (any_answers(*views)) {
-    printf(failed ? "no leases on the servers that answered\n" : "no leases\n");
-  }
+  *picture = options.json ? view::servers_json(*views) + "\n" : text_of(*views);
   return failed ? kFailed : 0;
 }
 
-int show_gpus(const CommonOptions& options) {
-  bool failed = false;
-  auto views = ask(options, false, &failed);
-  if (!views.ok()) return complain(kFailed, views.status());
-  if (options.json) {
-    printf("%s\n", view::servers_json(*views).c_str());
-    return failed ? kFailed : 0;
+std::string leases_of(const std::vector<view::ServerView>& views) {
+  const std::string text = view::leases_text(views);
+  if (!text.empty() || !any_answers(views)) return text;
+  return all_answer(views) ? "no leases\n" : "no leases on the servers that answered\n";
+}
+
+std::string gpus_of(const std::vector<view::ServerView>& views) {
+  std::string text;
+  for (const view::ServerView& view : views) {
+    if (view.status.ok()) text += view::gpus_text(view);
   }
-  for (const view::ServerView& view : *views) {
-    if (view.status.ok()) fputs(view::gpus_text(view).c_str(), stdout);
-  }
-  return failed ? kFailed : 0;
+  return text;
+}
+
+}  // namespace
+
+int list_leases(const WatchOptions& options) {
+  // Whoever names servers wants those.
+  const bool all = options.servers.empty();
+  return look_once_or_watch(
+      options, [&](std::string* picture) { return look(options, all, leases_of, picture); });
+}
+
+int show_gpus(const WatchOptions& options) {
+  return look_once_or_watch(
+      options, [&](std::string* picture) { return look(options, false, gpus_of, picture); });
 }
 
 }  // namespace tendril::cli

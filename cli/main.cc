@@ -88,6 +88,17 @@ class CommandLine {
     if (json) sub->add_flag("--json", options->json, "Machine-readable output");
   }
 
+  static void add_watch(CLI::App* sub, WatchOptions* options) {
+    CLI::Option* const watch =
+        sub->add_flag("-w,--watch", options->watch, "Again and again; q ends it");
+    add_interval(sub, &options->interval_s)->needs(watch);
+  }
+  static CLI::Option* add_interval(CLI::App* sub, double* interval_s) {
+    return sub->add_option("--interval", *interval_s, "Seconds between two pictures")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
+  }
+
   static void add_slice(CLI::App* sub, SliceOptions* slice) {
     sub->add_option("-n,--gpus", slice->count,
                     "Slices in all, filled from the first server on (default: 1, or 1 from each "
@@ -154,7 +165,8 @@ class CommandLine {
   RunOptions run_options_;
   EnvOptions env_options_;
   TopOptions top_options_;
-  CommonOptions list_options_, smi_options_, release_options_;
+  WatchOptions list_options_, smi_options_;
+  CommonOptions release_options_;
   ChangeOptions change_options_;
   HoldOptions hold_options_;
   IdentityOptions identity_options_;
@@ -248,8 +260,12 @@ void CommandLine::add_serve_pool(CLI::App* sub) {
       ->allow_extra_args(false);
   sub->add_option("--peers", o.peers,
                   "File that names other servers, one a line, between which and this one GPUs' "
-                  "copies go directly (default: none)")
+                  "copies go directly, beside those of the pool (default: none)")
       ->type_name("FILE");
+  sub->add_option("--pool-peers", o.pool_peers,
+                  "Whether copies go directly to the pool's other servers, too: on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   sub->add_option("--name", o.name,
                   "This server's name in its pool, if no certificate says it (default: this "
                   "host's)")
@@ -282,13 +298,14 @@ CLI::App* CommandLine::pool_verb(CLI::App* group, const char* name, const char* 
 }
 
 void CommandLine::add_pool_commands() {
-  pool_verb(&app_, "queue", "Who waits in the pool's queue, why, and until when");
+  add_watch(pool_verb(&app_, "queue", "Who waits in the pool's queue, why, and until when"),
+            &pool_options_);
   CLI::App* const group =
       app_.add_subcommand("pool", "Many servers and one place to ask: serve, look, administer");
   group->require_subcommand(1);
   add_pool_serve(group);
   add_pool_check(group);
-  pool_verb(group, "status", "Servers, accounts and leases of the pool");
+  add_watch(pool_verb(group, "status", "Servers, accounts and leases of the pool"), &pool_options_);
   pool_verb(group, "drain", "Put nothing new on a server", "SERVER [REASON]");
   pool_verb(group, "undrain", "Use a server again", "SERVER");
   pool_verb(group, "label", "Set labels that filters can name",
@@ -304,6 +321,10 @@ void CommandLine::add_pool_commands() {
   pool_verb(group, "show", "The policy that holds");
   pool_verb(group, "forget", "Forget a server that is gone, and its leases", "SERVER");
   pool_verb(group, "release", "End a lease, or take a request out of the queue", "NUMBER [REASON]");
+  pool_verb(group, "hold", "Keep a request from starting until 'unhold'", "NUMBER [REASON]");
+  pool_verb(group, "unhold", "Let a held request start", "NUMBER");
+  pool_verb(group, "requeue", "Stop a program of 'run --requeue' and put it back into the queue",
+            "NUMBER [REASON]");
 }
 
 void CommandLine::add_pool_serve(CLI::App* group) {
@@ -529,18 +550,19 @@ void CommandLine::add_env() {
 }
 
 void CommandLine::add_views() {
-  add_common(command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); }),
-             &list_options_, true);
-  add_common(command("smi", "GPUs: memory, utilisation, tenants",
-                     [this] { return show_gpus(smi_options_); }),
-             &smi_options_, true);
+  CLI::App* const leases =
+      command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); });
+  add_common(leases, &list_options_, true);
+  add_watch(leases, &list_options_);
+  CLI::App* const gpus = command("smi", "GPUs: memory, utilisation, tenants",
+                                 [this] { return show_gpus(smi_options_); });
+  add_common(gpus, &smi_options_, true);
+  add_watch(gpus, &smi_options_);
   CLI::App* const live = command("top", "What each session does, again every second; q ends it",
                                  [this] { return top(top_options_); });
   add_common(live, &top_options_, true);
   live->add_flag("--once", top_options_.once, "One picture of one interval, then end");
-  live->add_option("--interval", top_options_.interval_s, "Seconds between two pictures")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
+  add_interval(live, &top_options_.interval_s);
   CLI::App* const sub = command("release", "End leases and the programs on them (administration)",
                                 [this] { return release_leases(release_options_, lease_ids_); });
   add_common(sub, &release_options_, false);

@@ -27,8 +27,11 @@ std::vector<std::string> QueueLines::heard(const wire::News& news) {
   std::vector<std::string> lines;
   if (news.place == 0) {
     // On its way into the queue or out of it, mostly for milliseconds.
-    const std::string text = "waiting: " + clean(news.text);
-    if (text == passing_ && !news.text.empty()) add(text, &text_, &lines);
+    // Held back by somebody or by the time of day, it stays.
+    const std::string& why = news.text.empty() ? news.reason : news.text;
+    const std::string text = "waiting: " + clean(why);
+    if (text == passing_ && !why.empty()) add(text, &text_, &lines);
+    if (!lines.empty()) place_.clear(), reason_.clear(), start_.clear();
     passing_ = text;
     lost_.clear();
     spoken_ = spoken_ || !lines.empty();

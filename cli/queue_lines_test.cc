@@ -48,6 +48,17 @@ TEST(QueueLines, APoolMaySayLittle) {
   EXPECT_TRUE(lines.has_spoken());
 }
 
+TEST(QueueLines, WhoIsInNoQueueIsToldWhy) {
+  QueueLines lines;
+  lines.heard(news());
+  wire::News held;
+  held.reason = "Schedule: held by root: too large";
+  EXPECT_EQ(lines.heard(held), Lines());
+  EXPECT_EQ(lines.heard(held), (Lines{"waiting: Schedule: held by root: too large"}));
+  EXPECT_EQ(lines.heard(held), Lines());
+  EXPECT_EQ(lines.heard(news()).size(), 3u) << "all is said again";
+}
+
 TEST(QueueLines, ALostSchedulerIsSaidOnceAndThePlaceAgain) {
   QueueLines lines;
   lines.heard(news());

@@ -58,7 +58,8 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.identity_folder = options.identity;
   out.pool_name = options.pool_name;
   out.providers_file = options.providers;
-  out.member = {options.pools, options.name, options.advertise, options.labels};
+  out.member = {options.pools, options.name, options.advertise, options.labels,
+                options.pool_peers != "off"};
   out.peers_file = options.peers;
   out.isolation = {options.worker_user, options.weak_isolation};
   out.policy_file = options.policy;

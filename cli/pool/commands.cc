@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tendril queue`, and what administrators ask of a pool: `tendril pool status`, `drain` and the
 // others. Asks the scheduler among the addresses that schedules, and prints its answer.
-#include <stdio.h>
-
-#include "base/text.h"
 #include "cli/commands.h"
+#include "base/text.h"
 #include "cli/complain.h"
+#include "cli/live/live.h"
 #include "cli/servers.h"
 #include "config/text.h"
 #include "view/pool.h"
@@ -62,6 +61,23 @@ Result<std::string> ask_any(const Reach& reach, const wire::PoolCommand& command
   return Status(failure.code(), others.empty() ? failure.message() : others);
 }
 
+// What the pool says to the command. Returns the exit status.
+int answer(const PoolCommandOptions& options, const wire::PoolCommand& command,
+           std::string* picture) {
+  auto asked = reach_to_administer(options);
+  if (!asked.ok()) return complain(kFailed, asked.status());
+  auto json = ask_any(*asked, command, options.timeout_ms);
+  if (!json.ok()) return complain(kFailed, json.status());
+  if (options.json) {
+    *picture = json.take() + "\n";
+    return 0;
+  }
+  auto text = view::pool_text(command.verb, *json);
+  if (!text.ok()) return complain(kFailed, text.status());
+  *picture = text.take();
+  return 0;
+}
+
 }  // namespace
 
 int pool_command(const PoolCommandOptions& options) {
@@ -74,18 +90,8 @@ int pool_command(const PoolCommandOptions& options) {
     command.body = text.take();
     command.arguments = {options.file};  // for messages
   }
-  auto asked = reach_to_administer(options);
-  if (!asked.ok()) return complain(kFailed, asked.status());
-  auto answer = ask_any(*asked, command, options.timeout_ms);
-  if (!answer.ok()) return complain(kFailed, answer.status());
-  if (options.json) {
-    printf("%s\n", answer->c_str());
-    return 0;
-  }
-  auto text = view::pool_text(command.verb, *answer);
-  if (!text.ok()) return complain(kFailed, text.status());
-  fputs(text->c_str(), stdout);
-  return 0;
+  return look_once_or_watch(
+      options, [&](std::string* picture) { return answer(options, command, picture); });
 }
 
 }  // namespace tendril::cli

@@ -176,6 +176,58 @@ class Queue(PoolTest):
         self.assertIn("tendril: waiting, position 1 of 1", out)
         self.assertRegex(out, r"tendril: leases \d+ \(gpu1\) after \d+ s\nthird")
 
+    def test_watching_the_queue(self):
+        lab = self.lab()
+        self.holds(lab)
+        watches = {
+            words: start(*words, "--watch", "--interval", "0.1", TENDRIL_SERVERS=lab.addresses)
+            for words in (("queue",), ("pool", "status", "--json"), ("ls",))
+        }
+        for process in watches.values():
+            self.addCleanup(end, process)
+        first = {words: process.stdout.readline() for words, process in watches.items()}
+        self.assertEqual(json.loads(first["pool", "status", "--json"])["waiting"], 0)
+        waiting, _ = self.waits(lab)
+        queue = watches["queue",]
+        self.assertTrue(any("Resources" in line for line in queue.stdout))
+        status = watches["pool", "status", "--json"]
+        self.assertTrue(any(json.loads(line)["waiting"] == 1 for line in status.stdout))
+        end(waiting)
+        self.assertTrue(any("nobody waits" in line for line in queue.stdout))
+        for process in watches.values():
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            self.assertEqual(process.wait(10), 0)
+
+    def test_what_is_held_starts_when_it_is_let_go(self):
+        lab = self.lab()
+        first = self.holds(lab)
+        waiting, _ = self.waits(lab)
+        number = str(lab.waiting()[0]["request"])
+        self.assertTrue(lab.command("hold", number, "too", "large")["held"])
+        line = next(each for each in waiting.stdout if "held by" in each)
+        self.assertRegex(line, r"waiting: Schedule: held by \S+: too large")
+        end(first)
+        eventually(lambda: not lab.leases(), 10)
+        time.sleep(0.5)
+        self.assertEqual([each["held"] for each in lab.waiting()], [True])
+        lab.command("unhold", number)
+        waiting.stdout.read()
+        self.assertEqual(waiting.wait(10), 0)
+
+    def test_an_operator_requeues_a_program(self):
+        lab = self.lab(policy('grace_time = "1s"\n'))
+        counts = ("sh", "-c", "echo run ${TENDRIL_RESTART_COUNT:-0}; exec sleep 60")
+        program = self.begin(lab, "--requeue", "--", *counts)
+        self.assertTrue(any("run 0" in line for line in program.stdout))
+        lab.command("requeue", str(lab.leases()[0]["lease"]), "another", "driver")
+        lines = []
+        for line in program.stdout:
+            lines.append(line)
+            if "run 1" in line:
+                break
+        self.assertIn("another driver", "".join(lines))
+
     def test_ctrl_c_leaves_the_queue(self):
         lab = self.lab()
         self.holds(lab)
