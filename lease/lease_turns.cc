@@ -32,6 +32,12 @@ constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
 constexpr uint32_t kBelowHigherUs = 100, kAboveLowerUs = 20'000, kBelowBesideUs = 1'000;
 // The most that is charged for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
+// Each gang has a window in each period. A second has 30, so every second holds as many.
+constexpr uint64_t kGangPeriodNs = 33'333'333;
+// A collective that has begun on one server alone waits on its GPU until the next window. Meanwhile
+// the others' slices are long and its own is short. It must also lose the GPU soon when its window
+// ends.
+constexpr uint32_t kInWindowUs = 1'000;
 // How long it usually takes from the end of a turn until its work is done.
 constexpr uint64_t kListenNs = 400'000;
 
@@ -55,6 +61,12 @@ uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
       kHardwareMinUs);
 }
 
+// Beside gangs. In a window both ends' work fits into it, so little is left to divide.
+uint32_t gang_slice_us(bool window_open, bool of_gang) {
+  if (window_open) return kInWindowUs;
+  return of_gang ? kBelowHigherUs : kAboveLowerUs;
+}
+
 }  // namespace
 
 LeaseTurns::Gpu& LeaseTurns::gpu(uint32_t index) {
@@ -72,6 +84,7 @@ void LeaseTurns::enlist(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   Gpu& on = gpu(tenant->gpu_index);
   on.policy.add(now_ns, tenant->id, policy_terms(*lease, *tenant));
   on.tenants[tenant->id] = {lease, tenant};
+  if (lease->gang != 0) on.of_gangs.insert(tenant->id);
   Class& among = on.classes[lease->terms.priority];
   ++among.tenants;
   if (tenant->wanted_ns != 0) note_wanted(&among, *tenant);
@@ -143,6 +156,7 @@ void LeaseTurns::discharge(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   on.retired_used_ns += use.used_ns;
   on.policy.remove(now_ns, tenant->id);
   on.tenants.erase(tenant->id);
+  on.of_gangs.erase(tenant->id);
   const auto among = on.classes.find(lease->terms.priority);
   --among->second.tenants;
   among->second.wanting -= tenant->wanting;
@@ -186,6 +200,7 @@ void LeaseTurns::describe(const Tenant& tenant, Part* part) const {
   page->hardware_slice_us.store(tenant.hardware_slice_us, std::memory_order_relaxed);
   page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
   page->window_ns.store(kWindowNs, std::memory_order_relaxed);
+  page->ends_exactly.store(tenant.in_gang ? 1 : 0, std::memory_order_relaxed);
   page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns,
                      std::memory_order_release);
 }
@@ -256,6 +271,16 @@ void LeaseTurns::pause(uint64_t now_ns, uint64_t lease_id, bool paused) {
   lease->paused = paused;
   for (Tenant& tenant : lease->tenants) refit(now_ns, lease, &tenant);
   settle_those_of(now_ns, *lease);
+}
+
+void LeaseTurns::set_gang(uint64_t lease_id, uint64_t gang) {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return;
+  found->second->gang = gang;
+  for (Tenant& tenant : found->second->tenants) {
+    tenant.in_gang = gang != 0;
+    if (tenant.in_gang && !tenant.free) gpu(tenant.gpu_index).of_gangs.insert(tenant.id);
+  }
 }
 
 void LeaseTurns::close(uint64_t now_ns, uint64_t lease_id) {
@@ -436,6 +461,7 @@ void LeaseTurns::fit_windows(uint64_t now_ns, Gpu* on) {
 uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& tenant) const {
   const uint32_t usual_us = usual_slice_us(tenant);
   if (usual_us == 0) return 0;
+  if (!on.of_gangs.empty()) return gang_slice_us(on.window_open, lease.gang != 0);
   const bool below = lease.terms.priority < on.highest_priority;
   const auto of_turn_us = static_cast<uint32_t>(slice_of_turn_us(on.overdue_millionths));
   if (on.policy.is_overdue(tenant.id)) {
@@ -457,7 +483,8 @@ void LeaseTurns::fit_hardware_slices(Gpu* on) {
   const uint64_t overdue_millionths = on->policy.overdue_millionths();
   on->highest_priority = on->classes.empty() ? INT32_MIN : on->classes.rbegin()->first;
   on->lowest_priority = on->classes.empty() ? INT32_MAX : on->classes.begin()->first;
-  const bool plain = overdue_millionths == 0 && on->highest_priority <= on->lowest_priority;
+  const bool plain = overdue_millionths == 0 && on->highest_priority <= on->lowest_priority &&
+                     on->of_gangs.empty();
   if (plain && on->plain_slices) return;
   on->plain_slices = plain;
   on->overdue_millionths = overdue_millionths;
@@ -583,10 +610,43 @@ void LeaseTurns::lapse_claims(uint64_t now_ns, Gpu* on) {
   }
 }
 
+// A gang has a window in each period: a part of it as large as the tenant's share. What a window
+// took too long comes off the next one, so that the share stays what it is.
+void LeaseTurns::open_window(uint64_t now_ns, Gpu* on, const Lease& lease, Tenant* tenant) const {
+  const uint64_t wall_ns = now_ns + static_cast<uint64_t>(wall_offset_ns_);
+  const uint64_t since_ns = wall_ns - lease.gang % kGangPeriodNs;
+  const uint64_t number = since_ns / kGangPeriodNs, into_ns = since_ns % kGangPeriodNs;
+  look_again_at(on, now_ns + kGangPeriodNs - into_ns);
+  if (number == tenant->window_number) return;
+  const uint64_t used_ns = on->policy.use(now_ns, tenant->id).used_ns;
+  const uint64_t usual_ns = kGangPeriodNs * tenant->share_millionths / 1'000'000;
+  const uint64_t took_ns = used_ns - tenant->window_used_ns;
+  const uint64_t left_ns = tenant->window_part_ns + usual_ns;
+  tenant->window_part_ns = std::clamp(left_ns - std::min(left_ns, took_ns), usual_ns / 2, usual_ns);
+  tenant->window_number = number;
+  tenant->window_used_ns = used_ns;
+  tenant->window_end_ns = now_ns - into_ns + tenant->window_part_ns;
+  on->policy.open_window(now_ns, tenant->id, tenant->window_end_ns,
+                         now_ns - into_ns + kGangPeriodNs);
+}
+
+// Of the gangs that want a turn.
+void LeaseTurns::open_windows(uint64_t now_ns, Gpu* on) {
+  bool open = false;
+  for (const TurnPolicy::Tenant id : on->of_gangs) {
+    const auto& [lease, tenant] = on->tenants.at(id);
+    if (tenant->wanting || tenant->holding) open_window(now_ns, on, *lease, tenant);
+    open = open || now_ns < tenant->window_end_ns;
+  }
+  on->terms_changed = on->terms_changed || open != on->window_open;
+  on->window_open = open;
+}
+
 void LeaseTurns::settle(uint64_t now_ns, Gpu* on) {
   on->unsettled = on->heard = false;
   on->look_again_ns = TurnPolicy::kNever;
   lapse_claims(now_ns, on);
+  open_windows(now_ns, on);
   for (bool again = true; again;) {
     again = false;
     const std::vector<TurnPolicy::Turn> turns = on->policy.decide(now_ns);

@@ -51,6 +51,13 @@ class LeaseTurns {
   // A paused lease gets no turns, whatever its shares are. Its calls wait and none fails. What it
   // has submitted still ends.
   void pause(uint64_t now_ns, uint64_t lease_id, bool paused);
+  // The lease is a part of a gang: others of that number, on other servers, have their turns in the
+  // same windows. Windows follow the wall clock, so servers need not talk to each other. Call it
+  // once, before its sessions join (docs/decisions/0029-gang-windows.md). tendrild does not yet.
+  void set_gang(uint64_t lease_id, uint64_t gang);
+  // The wall clock less the clock of `now_ns`. Windows come as exactly together as servers' wall
+  // clocks agree.
+  void set_wall_offset(int64_t offset_ns) { wall_offset_ns_ = offset_ns; }
   // Call leave for all its sessions first.
   void close(uint64_t now_ns, uint64_t lease_id);
 
@@ -100,6 +107,7 @@ class LeaseTurns {
     bool whole = false;  // it has the whole GPU, or the vendor's service limits it
     bool free = false;   // has no turns, and needs none
     bool paused = false;
+    bool in_gang = false;  // its lease is a part of one
     bool holding = false, wanting = false;
     // It wants its turn now, because slice `claims_with` of its lease has a turn or is next.
     bool claims = false;
@@ -107,11 +115,14 @@ class LeaseTurns {
     uint64_t until_ns = 0, window_ns = 0;
     uint32_t hardware_slice_us = 0;
     uint64_t wanted_ns = 0;  // when it last wanted a turn
+    // Its gang's last window, how much of it was the tenant's, and the use when it began.
+    uint64_t window_number = 0, window_part_ns = 0, window_used_ns = 0, window_end_ns = 0;
     UseHistory history;
     uint64_t used_before_ns = 0, waited_before_ns = 0;  // as of when it last ceased to have turns
   };
   struct Lease {
     wire::LeaseTerms terms;
+    uint64_t gang = 0;  // 0: none
     uint64_t began_ns = 0;
     bool paused = false;
     std::vector<Tenant> tenants;  // by slice
@@ -130,6 +141,8 @@ class LeaseTurns {
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     std::map<int32_t, Class> classes;  // by priority; none is empty
     std::set<TurnPolicy::Tenant> claiming;
+    std::set<TurnPolicy::Tenant> of_gangs;
+    bool window_open = false;  // one of them has its window
     uint64_t retired_used_ns = 0, turns = 0;
     uint64_t announced_ns = 0, prepared_ns = 0;  // the end of the turn for which this has been done
     uint64_t look_again_ns = TurnPolicy::kNever;
@@ -178,6 +191,8 @@ class LeaseTurns {
   void claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut);
   void cut_others(uint64_t now_ns, Gpu* gpu);
   void lapse_claims(uint64_t now_ns, Gpu* gpu);
+  void open_windows(uint64_t now_ns, Gpu* gpu);
+  void open_window(uint64_t now_ns, Gpu* gpu, const Lease& lease, Tenant* tenant) const;
   void settle(uint64_t now_ns, Gpu* gpu);
   void settle_those_of(uint64_t now_ns, const Lease& lease);
   void settle_rest(uint64_t now_ns);
@@ -189,6 +204,7 @@ class LeaseTurns {
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
   uint64_t look_again_ns_ = TurnPolicy::kNever;
   uint64_t listen_until_ns_ = 0;
+  int64_t wall_offset_ns_ = 0;
 };
 
 }  // namespace tendril::lease

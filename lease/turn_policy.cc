@@ -209,7 +209,7 @@ void TurnPolicy::measure_level() {
     const State& state = entry->second;
     if (!competes(state)) continue;
     counted.push_back(&state);
-    lowest_priority_ = std::min(lowest_priority_, state.terms.priority);
+    lowest_priority_ = std::min(lowest_priority_, class_of(state));
   }
   competitors_ = counted.size();
   shares_ = 0;
@@ -236,7 +236,7 @@ void TurnPolicy::measure_level() {
 bool TurnPolicy::is_level(const State& state) const {
   // A higher class may go in two cases. Either it has used no more than its share: the mean may
   // have fallen because of an overdue tenant. Or it is ahead by less than a quantum.
-  const bool higher = state.terms.priority > lowest_priority_;
+  const bool higher = class_of(state) > lowest_priority_;
   if (higher && state.credit_ns >= 0) return true;
   const double ahead = higher ? static_cast<double>(quantum_ns()) / share_of(state) : 0;
   // The level is a mean. Because of rounding, even the lowest tenant may seem to be above it.
@@ -355,13 +355,40 @@ bool TurnPolicy::claim(uint64_t now_ns, Tenant tenant, Cut cut) {
   State* const state = find(tenant);
   if (state == nullptr || state->holding || !may_claim(*state)) return false;
   state->claims = true;
+  end_earlier(now_ns, *state, cut);
+  return true;
+}
+
+// The running turn, for `state`, unless that has a higher class.
+void TurnPolicy::end_earlier(uint64_t now_ns, const State& state, Cut cut) {
   Tenant other = 0;
   State* const current = holder(&other);
-  if (cut == Cut::kNone || current == nullptr || current->terms.priority > state->terms.priority)
-    return true;
+  if (cut == Cut::kNone || current == nullptr || class_of(*current) > class_of(state)) return;
   const uint64_t least_ns = cut == Cut::kNow ? 0 : rules_.cut_ns;
   current->cut_ns = std::min(current->cut_ns, std::max(now_ns, current->granted_ns + least_ns));
-  return true;
+}
+
+void TurnPolicy::open_window(uint64_t now_ns, Tenant tenant, uint64_t end_ns, uint64_t next_ns) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr) return;
+  state->in_gang = true;
+  state->window_end_ns = end_ns;
+  state->next_window_ns = next_ns;
+  if (!in_window(*state)) return;
+  state->came = true;
+  if (is_exclusive(*state))
+    state->windowed = true;
+  else if (competes(*state))
+    end_earlier(now_ns, *state, Cut::kNow);
+  measure_level();
+  stale_ = true;
+}
+
+// Higher goes first. A gang is of a higher class in its windows, and of a lower one outside.
+int32_t TurnPolicy::class_of(const State& state) const {
+  const int32_t within = !state.in_gang ? 0 : in_window(state) ? 1 : -1;
+  return 4 * state.terms.priority + within;
 }
 
 void TurnPolicy::disclaim(Tenant tenant) {
@@ -460,19 +487,20 @@ bool TurnPolicy::is_due_before(const State& one, const State& other) const {
 // ago, and `one` is ahead by less than the lengths of turns differ by chance.
 bool TurnPolicy::is_level_beside(const State& one, const State& other) const {
   if (is_level(one)) return true;
-  if (one.terms.priority != other.terms.priority) return false;
+  if (class_of(one) != class_of(other)) return false;
   const double ahead = (one.virtual_ns - level_) * share_of(one);
   return one.granted_ns < other.granted_ns &&
          ahead < kAlikeQuanta * static_cast<double>(quantum_ns());
 }
 
 bool TurnPolicy::is_better(const State& one, const State& other) const {
+  // Outside its windows a gang has only what nobody else wants.
+  if (is_put_off(one) != is_put_off(other)) return is_put_off(other);
   const bool claims = one.claims && may_claim(one), other_claims = other.claims && may_claim(other);
-  if (claims != other_claims && one.terms.priority == other.terms.priority) return claims;
+  if (claims != other_claims && class_of(one) == class_of(other)) return claims;
   const bool level = is_level_beside(one, other);
   if (level != is_level_beside(other, one)) return level;
-  if (level && one.terms.priority != other.terms.priority)
-    return one.terms.priority > other.terms.priority;
+  if (level && class_of(one) != class_of(other)) return class_of(one) > class_of(other);
   return is_due_before(one, other);
 }
 
@@ -497,13 +525,15 @@ void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
     State& state = entry->second;
     if (!state.came) continue;
     const bool may = !state.holding && competes(state),
-               higher = state.terms.priority > holder->terms.priority;
+               higher = class_of(state) > class_of(*holder);
     if (may && higher && !is_level(state)) continue;  // soon: plan_next_look
     state.came = false;
     if (!may || !is_level(state)) continue;
     if (higher) {
       holder->cut_ns = std::min(holder->cut_ns, now_ns);
-    } else if (state.terms.priority == holder->terms.priority && due(state) < over) {
+    } else if (holder->windowed) {
+      continue;
+    } else if (class_of(state) == class_of(*holder) && due(state) < over) {
       const uint64_t cut_ns = std::max(now_ns, holder->granted_ns + rules_.cut_ns);
       holder->cut_ns = std::min(holder->cut_ns, cut_ns);
     }
@@ -521,7 +551,10 @@ uint64_t TurnPolicy::late_before_ns(const State& holder) const {
 
 uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   uint64_t end_ns = kNever;
-  if (others_compete(holder)) {
+  const bool contended = others_compete(holder);
+  if (contended && holder->windowed) {
+    end_ns = std::max(now_ns, std::min(holder->window_end_ns, holder->cut_ns));
+  } else if (contended) {
     // The rest of the running quantum, then every further quantum that the holder would be given
     // next.
     const uint64_t quantum = quantum_ns(), late_ns = late_before_ns(*holder);
@@ -543,6 +576,11 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
     holder->virtual_ns = virtual_now;
     measure_level();
     end_ns = std::max(now_ns, std::min(end_ns, holder->cut_ns));
+    for (const Entry* entry : active_) {
+      const State& other = entry->second;
+      if (&other != holder && is_put_off(other) && competes(other) && now_ns < other.next_window_ns)
+        end_ns = std::min(end_ns, other.next_window_ns);
+    }
   }
   if (is_capped(*holder)) {
     const double over = kCapQuanta * static_cast<double>(rules_.quantum_ns);
@@ -572,9 +610,10 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
     if (is_exclusive(state) && state.until_ns != kNever) {
       look_again_ns_ = std::min(look_again_ns_, state.until_ns + state.grace_ns);
     }
-    const bool higher = current != nullptr && state.terms.priority > current->terms.priority;
+    const bool higher = current != nullptr && class_of(state) > class_of(*current);
     if (higher && state.came && !state.holding && competes(state) && current->until_ns > now_ns)
       look_again_ns_ = std::min(look_again_ns_, now_ns + level_in_ns(state));
+    if (in_window(state)) look_again_ns_ = std::min(look_again_ns_, state.window_end_ns);
     if (may_resume(state))
       look_again_ns_ = std::min(look_again_ns_, std::max(now_ns + 1, resumes_ns(state)));
     if (state.wanting && state.blocked) {
@@ -589,10 +628,11 @@ void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->holding = true;
   set_overdue(state, false);
   state->claims = false;
+  state->windowed = in_window(*state);
   state->granted_ns = now_ns;
   state->cut_ns = kNever;
   for (Entry* const entry : active_)
-    entry->second.came &= entry->second.terms.priority > state->terms.priority;
+    entry->second.came &= class_of(entry->second) > class_of(*state);
   state->until_ns = end_of_turn(now_ns, state);
 }
 
@@ -608,8 +648,7 @@ TurnPolicy::Ending TurnPolicy::ending() {
 bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
   if (!rules_.preempts || holder.until_ns > now_ns) return false;
   const auto* const next = best(nullptr);
-  return next != nullptr && is_level(next->second) &&
-         next->second.terms.priority > holder.terms.priority;
+  return next != nullptr && is_level(next->second) && class_of(next->second) > class_of(holder);
 }
 
 // The preempted tenant whose work must be done before `next` begins. A preempted tenant gives way
@@ -618,8 +657,7 @@ TurnPolicy::State* TurnPolicy::preempted_before(const State& next) {
   State* found = nullptr;
   for (Entry* const entry : active_) {
     State& state = entry->second;
-    if (!state.preempted || (next.terms.priority > state.terms.priority && is_level(next)))
-      continue;
+    if (!state.preempted || (class_of(next) > class_of(state) && is_level(next))) continue;
     if (found == nullptr || is_better(state, *found)) found = &state;
   }
   return found;

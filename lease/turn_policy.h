@@ -75,6 +75,11 @@ class TurnPolicy {
   };  // the running turn goes on; ends when it has lasted cut_ns; ends at once
   bool claim(uint64_t now_ns, Tenant tenant, Cut cut);
   void disclaim(Tenant tenant);
+  // A window of a gang: the tenant's parts on other servers have their turns now, too. Until
+  // `end_ns` the tenant is of a higher class than the others of its priority, and its turn ends
+  // then. After that it has only what nobody else wants, until the next window, and the others'
+  // turns end when that begins.
+  void open_window(uint64_t now_ns, Tenant tenant, uint64_t end_ns, uint64_t next_ns);
   // The tenant's turn ends if others want the GPU. Its lease's turn on another GPU has ended, so
   // its calls will stop here.
   void cut(uint64_t now_ns, Tenant tenant);
@@ -121,8 +126,11 @@ class TurnPolicy {
     bool preempted = false;  // of a holder: a higher class has the GPU; it continues afterwards
     bool came = false;       // began to compete since the last decision
     bool claims = false;
+    bool in_gang = false;           // it has windows
+    bool windowed = false;          // its turn ends with its window
     bool unknown = false;           // is listed in unknown_
     bool preempted_untold = false;  // is listed in preempted_untold_
+    uint64_t window_end_ns = 0, next_window_ns = 0;
     uint64_t resting_since_ns = 0;  // of a tenant without work: as of when credit_ns is known
     double virtual_ns = 0;
     double owed_ns = 0;    // of its share, as of when it last ceased to compete
@@ -180,6 +188,10 @@ class TurnPolicy {
   uint64_t late_before_ns(const State& holder) const;
   uint64_t end_of_turn(uint64_t now_ns, State* holder);
   bool may_claim(const State& state) const;
+  bool in_window(const State& state) const { return now_ns_ < state.window_end_ns; }
+  bool is_put_off(const State& state) const { return state.in_gang && !in_window(state); }
+  int32_t class_of(const State& state) const;
+  void end_earlier(uint64_t now_ns, const State& state, Cut cut);
   bool is_level_beside(const State& one, const State& other) const;
   bool is_better(const State& one, const State& other) const;
   void cut_for_those_who_came(uint64_t now_ns, State* holder);

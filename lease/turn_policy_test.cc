@@ -593,10 +593,48 @@ TEST(TurnPolicy, WaitingAndUseAreCounted) {
   EXPECT_EQ(policy.use(17 * kMs, 2).waited_ns, 13 * kMs);
 }
 
+// A gang's part here. What it has elsewhere has its turns in the same windows.
+TEST(TurnPolicy, AGangHasItsTurnInItsWindowsAndWhatNobodyWants) {
+  TurnRules rules;
+  rules.preempts = true;
+  TurnPolicy policy(rules);
+  for (const uint64_t tenant : {1, 2}) {
+    policy.add(0, tenant, share(0.5));
+    policy.set_wanting(0, tenant, true);
+  }
+  policy.open_window(0, 1, 10 * kMs, 30 * kMs);
+  auto turns = policy.decide(0);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tenant, 1u);
+  EXPECT_EQ(turns[0].until_ns, 10 * kMs);
+  // Work that is not over loses the GPU, and has it again in the next window.
+  EXPECT_EQ(policy.look_again_ns(), 10 * kMs);
+  turns = policy.decide(10 * kMs);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tenant, 2u);
+  EXPECT_EQ(turns[0].until_ns, 30 * kMs) << "longer than its quantum, but not into the window";
+  EXPECT_TRUE(policy.use(10 * kMs, 1).preempted);
+  policy.open_window(30 * kMs, 1, 40 * kMs, 60 * kMs);
+  turns = policy.decide(30 * kMs);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tenant, 1u);
+  EXPECT_EQ(turns[0].until_ns, 40 * kMs);
+  EXPECT_EQ(policy.use(30 * kMs, 1).used_ns, 10 * kMs);
+  // Alone it needs no window.
+  policy.drained(35 * kMs, 1);
+  policy.drained(40 * kMs, 2);
+  policy.set_wanting(40 * kMs, 2, false);
+  turns = policy.decide(45 * kMs);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_EQ(turns[0].tenant, 1u);
+  EXPECT_EQ(turns[0].until_ns, TurnPolicy::kNever);
+}
+
 // Everything at random: wants, ends of turns, changes, comings and goings.
 class RandomSequence {
  public:
-  RandomSequence(uint32_t seed, bool preempts) : random_(seed), policy_(rules(preempts)) {}
+  RandomSequence(uint32_t seed, bool preempts, bool with_gangs)
+      : random_(seed), policy_(rules(preempts)), with_gangs_(with_gangs) {}
   void run();
 
  private:
@@ -625,6 +663,7 @@ class RandomSequence {
 
   std::mt19937 random_;
   TurnPolicy policy_;
+  const bool with_gangs_;
   uint64_t now_ns_ = 0, next_id_ = 1;
   std::map<uint64_t, Model> tenants_;
 };
@@ -646,6 +685,9 @@ void RandomSequence::act() {
     policy_.change(now_ns_, id, model->terms);
   } else if (what == 3) {
     policy_.claim(now_ns_, id, static_cast<TurnPolicy::Cut>(pick(3)));
+    const uint64_t end_ns = now_ns_ + pick(20 * kMs);
+    if (with_gangs_ && id % 3 == 0)
+      policy_.open_window(now_ns_, id, end_ns, end_ns + pick(20 * kMs));
   } else if (what == 4) {
     policy_.cut(now_ns_, id);
     if (pick(2) == 0) policy_.disclaim(id);
@@ -719,7 +761,7 @@ void RandomSequence::run() {
 TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
-    RandomSequence(seed, seed % 2 == 0).run();
+    RandomSequence(seed, seed % 2 == 0, seed % 3 == 0).run();
     if (HasFatalFailure()) return;
   }
 }

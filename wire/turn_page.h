@@ -58,6 +58,8 @@ struct alignas(64) TurnPart {
       preempted_ns;  // how much of its turns higher classes had so far; known when they are over
   std::atomic<uint32_t>
       hardware_slice_us;  // for the worker's own channel groups; 0: leave the driver's value
+  // 1: nothing that is likely to run beyond until_ns. Exception: a turn's first piece
+  std::atomic<uint32_t> ends_exactly;
   // Written by the worker.
   alignas(64) std::atomic<uint32_t> wants;  // kWantsNothing, kWantsTurn or kWantsTurnToo
   std::atomic<uint32_t>

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import struct
+import sys
 import tempfile
 import time
 import unittest
@@ -17,7 +18,7 @@ import harness
 import network
 import relay
 from harness import MIB, Server, eventually
-from several import COPIES, ProgramTest, TwoServers
+from several import COPIES, PREPARE, ProgramTest, TwoServers
 
 
 @harness.needs_plain_client
@@ -56,15 +57,18 @@ class Passages(TwoServers):
         run = self.program(
             """
 size = 16 * MIB
-near, far = memory(0, size), memory(1, size)
+near, far, back = memory(0, size), memory(1, size), memory(0, size)
 must(cuda.cuMemsetD8_v2(near, 7, c_size_t(size)))
 must(peer(far, 1, near, 0, 1))
 tell("prepared")
 step("copied")
 must(peer(far, 1, near, 0, size))
+on = stream(1)
+must(peer(back, 0, far, 1, size, on))
+must(cuda.cuStreamSynchronize(on))
 tell("over")
 step("checked")
-assert read(1, far, size) == b"\\7" * size
+assert read(1, far, size) == read(0, back, size) == b"\\7" * size
 """,
             lines,
         )
@@ -317,6 +321,60 @@ class Counted(relay.Wire):
         with self.lock:
             self.bytes += len(data)
         return data
+
+
+@harness.needs_plain_client
+class LocalBesideRemote(ProgramTest):
+    """This machine's server is named to the other. Copies between them touch no line of the client,
+    neither shared memory nor TCP."""
+
+    def test_copies_go_from_server_to_server(self):
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+
+        def as_from_afar(_, __, data):
+            return data.replace(boot, b"0" * len(boot))
+
+        peers = pathlib.Path(self.folder, "peers")
+        peers.touch()
+        program = """
+contexts = each(2)
+size = 16 * MIB
+near, far, back = memory(0, size), memory(1, size), memory(0, size)
+must(cuda.cuMemsetD8_v2(near, 7, c_size_t(size)))
+must(peer(far, 1, near, 0, 1))
+step("copied")
+must(peer(far, 1, near, 0, size))
+must(peer(back, 0, far, 1, size))
+step("checked")
+assert read(0, back, size) == b"\\7" * size
+tell("passed")
+"""
+        with Server("--peers", peers, warm=0) as here, Server(warm=0) as far:
+            peers.write_text(far.endpoint + "\n", encoding="utf-8")
+            with relay.Relay(far.port, as_from_afar) as there:
+                text = f"{PREPARE}folder = {self.folder!r}\n{COPIES}{program}"
+                run = harness.start(
+                    *("run", "--local", "1", "-s", there.endpoint, "-n", "1", "--"),
+                    *(sys.executable, "-c", text),
+                    TENDRIL_LOCAL_SERVER=here.endpoint,
+                )
+                self.addCleanup(harness.end, run)
+                self.comes_to(run, "copied")
+                link, local_before = self.carried(here)
+                remote_before = len(there.everything())
+                self.go_on("copied")
+                self.comes_to(run, "checked")
+                self.assertEqual(link, "shm")
+                self.assertLess(self.carried(here)[1] - local_before, 4096)
+                self.assertLess(len(there.everything()) - remote_before, 4096)
+                self.go_on("checked")
+                self.passes(run)
+
+    def carried(self, server):
+        """How the only session there is linked, and how many bytes it has carried."""
+        out = harness.tendril("top", "--once", "--json", server=server)[1]
+        (session,) = json.loads(out)["servers"][0]["sessions"]
+        return session["link"], session["bytes_to_gpu"] + session["bytes_from_gpu"]
 
 
 SECRET = {"TENDRIL_TOKEN": "a token of more than sixteen letters"}

@@ -203,6 +203,26 @@ TEST_F(GateTest, GivesUpWhenTheTurnIsOverAndItsWorkIsDone) {
   EXPECT_NEAR(static_cast<double>(part().queued_ns.load()), 3 * kMs, 50 * kUs);
 }
 
+// A part of a gang leaves nothing behind that would wait for the others. One piece always passes,
+// or a long one never would.
+TEST_F(GateTest, ATurnThatEndsExactlyTakesNothingThatWouldRunBeyondIt) {
+  learn(3 * kMs);
+  part().ends_exactly = 1;
+  const uint64_t until_ns = now_ns() + 8 * kMs;
+  grant(until_ns);
+  pass(1, 3 * kMs);
+  pass(1, 3 * kMs);
+  EXPECT_LE(done_ns(), until_ns);
+  bool again = false;
+  time_.start([&] {
+    wait_for([&] { return drained(); });
+    again = true;
+    grant(now_ns() + kMs);
+  });
+  pass(1, 3 * kMs);
+  EXPECT_TRUE(again) << "it had to wait for the next turn, and passed as its first";
+}
+
 TEST_F(GateTest, TheExecutorsLoopSeesTheEndPromptly) {
   learn(2 * kMs);
   for (int i = 0; i < 30; ++i) {

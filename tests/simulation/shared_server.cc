@@ -20,7 +20,7 @@ StreamHandle stream_of(uint64_t number) { return reinterpret_cast<StreamHandle>(
 uint64_t SimulatedGpu::mark(size_t tenant, uint64_t stream) {
   const uint64_t event = ++events_;
   pending_.insert(event);
-  add(tenant, stream, {Item::kMarker, 0, order_++, event});
+  add(tenant, stream, {Item::kMarker, 0, order_++, event, nullptr});
   return event;
 }
 
@@ -78,9 +78,34 @@ void SimulatedGpu::run(const Key& key) {
   had_at_[key.first] = ++turns_;
   last_ = key.first;
   streams_[key].runs = true;
-  time_.at(begun_ns_ + streams_[key].items.front().ns, [this, key, number = ++runs_] {
+  end_in(key, begun_ns_ + streams_[key].items.front().ns);
+  meet(key);
+}
+
+void SimulatedGpu::end_in(const Key& key, uint64_t at_ns) {
+  time_.at(at_ns, [this, key, number = ++runs_] {
     if (number == runs_ && busy_) ends(key);
   });
+}
+
+// The kernel of a collective has begun here. It may have begun before, and been interrupted.
+void SimulatedGpu::meet(const Key& key) {
+  const std::shared_ptr<Meeting> meeting = std::exchange(streams_[key].items.front().meeting, {});
+  if (meeting == nullptr) return;
+  meeting->complete.push_back([this, key, ns = meeting->ns] { complete(key, ns); });
+  if (++meeting->here < meeting->wanted) return;
+  time_.at(begun_ns_, [meeting] {
+    for (const auto& each : meeting->complete) each();
+  });
+}
+
+void SimulatedGpu::complete(const Key& key, uint64_t ns) {
+  Item& item = streams_[key].items.front();
+  item.ns = ns;
+  if (!busy_ || running_ != key) return;
+  const uint64_t now_ns = time_.now_ns();
+  item.ns += now_ns - std::min(now_ns, begun_ns_);
+  end_in(key, std::max(now_ns, begun_ns_) + ns);
 }
 
 // Interrupts what runs.
@@ -144,6 +169,16 @@ void SimulatedWorker::launch(uint64_t usual_ns, uint64_t stream, uint32_t slice,
   gate_.look_between_calls();
 }
 
+void SimulatedWorker::collective(const std::shared_ptr<Meeting>& meeting, uint64_t stream,
+                                 uint32_t slice) {
+  constexpr uint64_t kCollectives = 1;  // no other kind takes one nanosecond
+  gate_.pass(slice, context(slice), stream_of(stream), worker::work_kind(kCollectives, 1));
+  server_.time().spend(kCallNs);
+  gpu(slice).collective(number_, stream, meeting);
+  ++pieces_;
+  gate_.look_between_calls();
+}
+
 void SimulatedWorker::call_back(uint64_t ns, uint64_t stream, uint32_t slice) {
   gate_.host_function(slice, context(slice), stream_of(stream));
   server_.time().spend(kCallNs);
@@ -197,15 +232,18 @@ bool SimulatedWorker::serve() {
   return true;
 }
 
-SharedServer::SharedServer(size_t gpus)
-    : turns_({}, [](wire::TurnPart* part) { the_server->time_.wake(&part->turn); }) {
+SharedServer::SharedServer(size_t gpus, size_t servers) {
   the_server = this;
-  for (size_t i = 0; i < gpus; ++i) gpus_.push_back(std::make_unique<SimulatedGpu>(&time_));
+  const auto wake = [](wire::TurnPart* part) { the_server->time_.wake(&part->turn); };
+  for (size_t i = 0; i < servers; ++i)
+    arbiters_.push_back(std::make_unique<Arbiter>(Arbiter{lease::LeaseTurns({}, wake), {}}));
+  for (size_t i = 0; i < gpus * servers; ++i)
+    gpus_.push_back(std::make_unique<SimulatedGpu>(&time_));
 }
 
 SimulatedWorker& SharedServer::add(double share, const Program& program,
-                                   const std::vector<uint32_t>& gpus,
-                                   const wire::LeaseTerms& terms) {
+                                   const std::vector<uint32_t>& gpus, const wire::LeaseTerms& terms,
+                                   uint64_t gang) {
   const size_t number = workers_.size();
   std::vector<wire::SliceGrant> slices(gpus.size());
   for (size_t slice = 0; slice < gpus.size(); ++slice) {
@@ -214,8 +252,11 @@ SimulatedWorker& SharedServer::add(double share, const Program& program,
   }
   SimulatedWorker& worker =
       *workers_.emplace_back(std::make_unique<SimulatedWorker>(this, number, gpus));
-  turns_.open(time_.now_ns(), number, slices, terms);
-  turns_.join(number, number, worker.page());
+  Arbiter* const arbiter = arbiters_[gpus[0] / (gpus_.size() / arbiters_.size())].get();
+  arbiter_of_.push_back(arbiter);
+  arbiter->turns.open(time_.now_ns(), number, slices, terms);
+  arbiter->turns.set_gang(number, gang);
+  arbiter->turns.join(number, number, worker.page());
   time_.start([&worker, program] {
     for (;;) program(worker);
   });
@@ -223,23 +264,24 @@ SimulatedWorker& SharedServer::add(double share, const Program& program,
 }
 
 void SharedServer::ring(size_t number) {
-  rang_.push_back(number);
-  if (rang_.size() != 1) return;
-  const bool listens = time_.now_ns() < turns_.listen_until_ns();
-  time_.at(time_.now_ns() + (listens ? kBellHeardNs : kBellNs), [this] { hear(); });
+  Arbiter* const arbiter = arbiter_of_[number];
+  arbiter->rang.push_back(number);
+  if (arbiter->rang.size() != 1) return;
+  const bool listens = time_.now_ns() < arbiter->turns.listen_until_ns();
+  time_.at(time_.now_ns() + (listens ? kBellHeardNs : kBellNs), [this, arbiter] { hear(arbiter); });
 }
 
-void SharedServer::hear() {
-  const std::vector<uint64_t> rang = std::move(rang_);
-  rang_.clear();
-  turns_.hear(time_.now_ns(), rang);
-  const uint64_t at_ns = turns_.look_again_ns();
-  if (at_ns == lease::TurnPolicy::kNever || at_ns >= timer_ns_) return;
-  timer_ns_ = at_ns;
-  time_.at(at_ns, [this, at_ns] {
-    if (timer_ns_ != at_ns) return;
-    timer_ns_ = UINT64_MAX;
-    hear();
+void SharedServer::hear(Arbiter* arbiter) {
+  const std::vector<uint64_t> rang = std::move(arbiter->rang);
+  arbiter->rang.clear();
+  arbiter->turns.hear(time_.now_ns(), rang);
+  const uint64_t at_ns = arbiter->turns.look_again_ns();
+  if (at_ns == lease::TurnPolicy::kNever || at_ns >= arbiter->timer_ns) return;
+  arbiter->timer_ns = at_ns;
+  time_.at(at_ns, [this, arbiter, at_ns] {
+    if (arbiter->timer_ns != at_ns) return;
+    arbiter->timer_ns = UINT64_MAX;
+    hear(arbiter);
   });
 }
 

@@ -124,7 +124,13 @@ bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) c
   if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed))
     return false;  // no turn, or a new one that was not seen yet
   const uint64_t until_ns = until_of(*slice.part);
-  if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
+  if (until_ns != kTurnWithoutEnd) {
+    const uint64_t over_ns = base::now_ns() + slice.unfinished_ns;
+    if (over_ns >= until_ns) return false;
+    const bool may_be_late = slice.pieces == slice.pieces_before ||
+                             slice.part->ends_exactly.load(std::memory_order_relaxed) == 0;
+    if (!may_be_late && over_ns + piece_ns > until_ns) return false;
+  }
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
   if (slice.unfinished_ns + piece_ns <= window_ns || slice.batches == 0) return true;
   if (slice.batches != 1) return queue.idle() && slice.batches < kStreamsAtOnce;
