@@ -130,6 +130,8 @@ struct AuditLog::Shared {
   uint64_t lost = 0, lost_untold = 0;
   bool trouble_told = false;
   std::string trouble;
+  std::deque<Recent> recent;
+  uint64_t recent_number = 0;
 };
 
 AuditLog::AuditLog(std::string path, std::string server, Hooks hooks)
@@ -253,6 +255,10 @@ std::shared_ptr<AuditLog::Line> AuditLog::add(const AuditEntry& entry) {
   line->text = audit_line(entry, server_, now_unix_ms());
   line->since_ns = base::now_ns();
   std::unique_lock<std::mutex> hold(shared_->mutex);
+  shared_->recent.push_back(
+      {++shared_->recent_number, entry.who.id, line->text.substr(0, line->text.size() - 1)});
+  if (shared_->recent.size() > kAuditRecentMax) shared_->recent.pop_front();
+  if (path_.empty()) return line;
   if (shared_->file == nullptr || shared_->lines.size() >= kAuditLinesMax) {
     line->state = Line::State::kLost;
     shared_->lose(shared_->file == nullptr ? "it is not open" : kTooSlow);
@@ -264,12 +270,23 @@ std::shared_ptr<AuditLog::Line> AuditLog::add(const AuditEntry& entry) {
   return line;
 }
 
-void AuditLog::note(const AuditEntry& entry) {
-  if (!path_.empty()) add(entry);
+std::vector<AuditLog::Recent> AuditLog::recent(uint64_t after, size_t limit) const {
+  std::lock_guard<std::mutex> hold(shared_->mutex);
+  const std::deque<Recent>& all = shared_->recent;
+  auto first = std::partition_point(all.begin(), all.end(),
+                                    [after](const Recent& each) { return each.number <= after; });
+  if (static_cast<size_t>(all.end() - first) > limit)
+    first = all.end() - static_cast<std::ptrdiff_t>(limit);
+  return std::vector<Recent>(first, all.end());
 }
 
+void AuditLog::note(const AuditEntry& entry) { add(entry); }
+
 bool AuditLog::write(const AuditEntry& entry) {
-  if (path_.empty()) return true;
+  if (path_.empty()) {
+    add(entry);
+    return true;
+  }
   const std::shared_ptr<Line> line = add(entry);
   std::unique_lock<std::mutex> hold(shared_->mutex);
   const auto is_over = [&] {

@@ -40,6 +40,8 @@ std::string audit_line(const AuditEntry& entry, const std::string& server, uint6
 // The most lines that wait for the disk, and how long `write` waits for it.
 inline constexpr size_t kAuditLinesMax = 4096;
 inline constexpr int kAuditPatienceMs = 2000;
+// The lines that are kept in memory for who looks, written to a file or not.
+inline constexpr size_t kAuditRecentMax = 1000;
 
 class AuditLog {
  public:
@@ -70,6 +72,15 @@ class AuditLog {
   bool flush(int timeout_ms);
   // Lines that could not be written so far.
   uint64_t lost() const;
+
+  struct Recent {
+    uint64_t number = 0;  // counts the lines of this process, from 1
+    std::string id;       // of the principal
+    std::string line;     // a JSON object, without a newline
+  };
+  // The newest lines after that number, `limit` at most, the oldest of them first. Also those that
+  // no file has. Never waits for the disk.
+  std::vector<Recent> recent(uint64_t after, size_t limit) const;
 
  private:
   struct Line;

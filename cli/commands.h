@@ -79,7 +79,7 @@ struct ServeOptions {
   std::string code_memory, packed_control, nccl, peers, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
-  std::string hardware_slices = "auto", turns = "on", metrics, metrics_token;
+  std::string hardware_slices = "auto", turns = "on", metrics, metrics_token, page;
   uint32_t warm = 1, warm_max = 4, warm_spare = 0, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false, weak_isolation = false, allow_pageable_access = false;
 };
@@ -90,7 +90,7 @@ struct PoolServeOptions {
   std::string port_file, token_file, identity, pool_name, providers, access_policy;
   std::string audit_log = "auto", sockets = "auto";
   std::string store, policy, name, advertise;
-  std::string metrics, metrics_token, keep_leases = "90d";
+  std::string metrics, metrics_token, page, keep_leases = "90d";
   uint32_t connections_max = 16'384;
   bool verbose = false, quiet = false;
 };
@@ -132,6 +132,7 @@ int print_environment(const EnvOptions& options);
 int list_leases(const WatchOptions& options);
 int show_gpus(const WatchOptions& options);
 int top(const TopOptions& options);
+int show_page(const CommonOptions& options);
 int doctor(const DoctorOptions& options);
 // The child of `doctor` that loads the client library; prints one line of figures.
 int doctor_measure(const std::string& library);

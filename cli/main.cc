@@ -129,6 +129,7 @@ class CommandLine {
   void add_serve_identity(CLI::App* sub);
   void add_serve_switches(CLI::App* sub);
   static void add_metrics(CLI::App* sub, std::string* address, std::string* token_file);
+  static void add_page(CLI::App* sub, std::string* address);
   void add_serve_pool(CLI::App* sub);
   void add_pool_commands();
   // `words`: what its arguments are; null: it has none.
@@ -166,7 +167,7 @@ class CommandLine {
   EnvOptions env_options_;
   TopOptions top_options_;
   WatchOptions list_options_, smi_options_;
-  CommonOptions release_options_;
+  CommonOptions page_options_, release_options_;
   ChangeOptions change_options_;
   HoldOptions hold_options_;
   IdentityOptions identity_options_;
@@ -381,6 +382,7 @@ void CommandLine::add_pool_serve(CLI::App* group) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   add_metrics(sub, &o.metrics, &o.metrics_token);
+  add_page(sub, &o.page);
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
@@ -445,6 +447,12 @@ void CommandLine::add_serve_identity(CLI::App* sub) {
       ->type_name("FILE");
 }
 
+void CommandLine::add_page(CLI::App* sub, std::string* address) {
+  sub->add_option("--page", *address,
+                  "Show the page at this address; other hosts reach it inside TLS only")
+      ->type_name("HOST:PORT");
+}
+
 void CommandLine::add_metrics(CLI::App* sub, std::string* address, std::string* token_file) {
   sub->add_option("--metrics", *address,
                   "Serve metrics over HTTP (Prometheus text) at this address")
@@ -457,6 +465,7 @@ void CommandLine::add_metrics(CLI::App* sub, std::string* address, std::string* 
 void CommandLine::add_serve_switches(CLI::App* sub) {
   ServeOptions& o = serve_options_;
   add_metrics(sub, &o.metrics, &o.metrics_token);
+  add_page(sub, &o.page);
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))
@@ -558,6 +567,9 @@ void CommandLine::add_views() {
                                  [this] { return show_gpus(smi_options_); });
   add_common(gpus, &smi_options_, true);
   add_watch(gpus, &smi_options_);
+  CLI::App* const page = command("page", "An address that signs you in at the page, once",
+                                 [this] { return show_page(page_options_); });
+  add_common(page, &page_options_, true);
   CLI::App* const live = command("top", "What each session does, again every second; q ends it",
                                  [this] { return top(top_options_); });
   add_common(live, &top_options_, true);

@@ -85,6 +85,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.allow_pageable_access = options.allow_pageable_access;
   out.metrics = options.metrics;
   out.metrics_token_file = options.metrics_token;
+  out.page = options.page;
   out.sharing.hardware_slices = options.hardware_slices != "off";
   out.sharing.turns = options.turns != "off";
   out.product_version = version_text();

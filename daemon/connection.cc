@@ -11,6 +11,7 @@
 #include "config/quantity.h"
 #include "daemon/log.h"
 #include "daemon/passages/peers.h"
+#include "wire/page.h"
 
 namespace tendril::daemon {
 namespace {
@@ -253,6 +254,7 @@ base::Result<std::vector<uint8_t>> ConnectionHandler::other(const session::Messa
   if (reception::Doors::answers(request.kind)) return visitor_.answer_at_door(request, facts);
   if (request.kind == uint16_t(wire::Request::kMeet)) return answer_server();
   if (request.kind == uint16_t(wire::Request::kReach)) return way_to(request);
+  if (request.kind == wire::kPagePassKind) return dashboard::Port::invite(context_->page, visitor_);
   return session::ControlHandler::other(request, facts);
 }
 

@@ -11,6 +11,7 @@
 #include "daemon/pool/pool_link.h"
 #include "daemon/sealing.h"
 #include "daemon/sessions.h"
+#include "dashboard/port.h"
 #include "reception/visitor.h"
 #include "session/control/serve.h"
 
@@ -26,6 +27,7 @@ struct ConnectionContext {
   PoolLinks* pool = nullptr;  // null: this server belongs to no pool
   std::string server_id;
   Peers* peers = nullptr;
+  dashboard::Port* page = nullptr;  // null: there is none
   std::function<wire::ListReply(const access::Principal& viewer, const wire::ListRequest&)> list;
 };
 

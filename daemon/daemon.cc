@@ -18,10 +18,12 @@
 #include "daemon/containment/pageable.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
+#include "daemon/page/page_source.h"
 #include "daemon/passages/peers.h"
 #include "daemon/probe.h"
 #include "daemon/sealing.h"
 #include "daemon/sessions.h"
+#include "dashboard/port.h"
 #include "http/server.h"
 #include "reception/front.h"
 #include "reception/metrics_port.h"
@@ -83,6 +85,7 @@ class DaemonImpl : public Daemon {
   wire::ListReply list(const access::Principal* viewer, const wire::ListRequest& request);
   wire::ListReply whole_list();
   base::Status serve_metrics();
+  base::Status serve_page();
   std::vector<wire::ApiRecord> served_apis() const;
   Status open_reception();
   Status join_pool();
@@ -101,6 +104,8 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Arbiter> arbiter_;
   std::unique_ptr<http::Server> metrics_;
+  std::unique_ptr<PageSource> page_source_;
+  std::unique_ptr<dashboard::Port> page_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<ImageStore> images_;  // goes first: its thread answers workers of sessions
   std::shared_ptr<MonitorFeed> monitor_;
@@ -320,7 +325,8 @@ Status DaemonImpl::prepare() {
   context_.list = [this](const access::Principal& viewer, const wire::ListRequest& request) {
     return list(&viewer, request);
   };
-  status = join_pool();
+  if (!options_.page.empty()) status = serve_page();
+  if (status.ok()) status = join_pool();
   if (status.ok()) status = open_reception();
   if (!status.ok()) return status;
   if (!options_.metrics.empty()) {
@@ -338,6 +344,16 @@ base::Status DaemonImpl::serve_metrics() {
       reception::serve_metrics(options_.metrics, options_.metrics_token_file, text, front_.get());
   if (metrics.ok()) metrics_ = metrics.take();
   return metrics.status();
+}
+
+base::Status DaemonImpl::serve_page() {
+  page_source_ = std::make_unique<PageSource>(sessions_.get(), front_->guard(),
+                                              [this] { return whole_list(); });
+  auto port = dashboard::Port::start(options_.page, page_source_.get(), front_.get());
+  if (!port.ok()) return port.status();
+  page_ = port.take();
+  context_.page = page_.get();
+  return Status();
 }
 
 std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {
@@ -482,6 +498,7 @@ void DaemonImpl::stop() {
   if (front_ != nullptr) front_->close();
   if (links_ != nullptr) links_->begin_stop();
   metrics_.reset();
+  if (page_ != nullptr) page_->stop();
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
   if (packed_ != nullptr) packed_->stop();

@@ -15,6 +15,12 @@ const char* reason_of(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
+    case 303:
+      return "See Other";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -25,6 +31,18 @@ const char* reason_of(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 409:
+      return "Conflict";
+    case 411:
+      return "Length Required";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 421:
+      return "Misdirected Request";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 503:
@@ -99,6 +117,7 @@ bool parse_line(std::string_view line, Request* request) {
   if (first == std::string_view::npos || last == first) return false;
   const std::string_view target = line.substr(first + 1, last - first - 1);
   if (line.substr(last + 1, 5) != "HTTP/" || !is_plain(line.substr(last + 1))) return false;
+  request->keeps = line.substr(last + 1) == "HTTP/1.1";
   request->method = line.substr(0, first);
   if (!is_name(request->method) || !is_plain(target) || target.empty() || target[0] != '/')
     return false;
@@ -148,16 +167,53 @@ bool parse_request(std::string_view text, Request* request, Response* problem) {
     }
     if (!parse_header(line, request)) return false;
   }
+  if (request->header("connection") == "close") request->keeps = false;
   return true;
 }
 
-std::string answer_text(const Response& response) {
-  return base::format(
-             "HTTP/1.0 %d %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
-             "%sConnection: close\r\n\r\n",
-             response.status, reason_of(response.status), response.type.c_str(),
-             response.body.size(), response.status == 401 ? "WWW-Authenticate: Bearer\r\n" : "") +
-         response.body;
+bool body_bytes_of(const Request& request, size_t max, size_t* bytes, Response* problem) {
+  *bytes = 0;
+  size_t lengths = 0;
+  std::string_view length;
+  for (const auto& [name, value] : request.headers) {
+    if (name == "transfer-encoding") {
+      *problem = problem_of(411, "say how long the body is: Content-Length\n");
+      return false;
+    }
+    if (name != "content-length") continue;
+    ++lengths;
+    length = value;
+  }
+  if (lengths == 0) return true;
+  const bool digits = !length.empty() && length.size() <= 9 &&
+                      std::all_of(length.begin(), length.end(),
+                                  [](char digit) { return digit >= '0' && digit <= '9'; });
+  if (lengths != 1 || (!digits && length.size() <= 9)) {
+    *problem = problem_of(400, "this is not the length of a body\n");
+    return false;
+  }
+  for (const char digit : digits ? length : std::string_view())
+    *bytes = *bytes * 10 + static_cast<size_t>(digit - '0');
+  if (digits && *bytes <= max) return true;
+  *problem = problem_of(413, "the body is too long\n");
+  return false;
+}
+
+std::string answer_text(const Response& response, bool keeps) {
+  std::string text = base::format(
+      "HTTP/%s %d %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n%s",
+      keeps ? "1.1" : "1.0", response.status, reason_of(response.status), response.type.c_str(),
+      response.body.size(), response.status == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
+  for (const auto& [name, value] : response.headers) text += name + ": " + value + "\r\n";
+  if (!keeps) text += "Connection: close\r\n";
+  return text + "\r\n" + response.body;
+}
+
+std::string stream_text(const Response& head) {
+  std::string text = base::format("HTTP/1.1 %d %s\r\nContent-Type: %s; charset=utf-8\r\n",
+                                  head.status, reason_of(head.status), head.type.c_str());
+  for (const auto& [name, value] : head.headers) text += name + ": " + value + "\r\n";
+  return text + "Connection: close\r\n\r\n" + head.body;
 }
 
 void Router::add(std::string method, std::string path, Handler handler) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a request's bytes to an answer's bytes: parsing within limits, and a table from method and
 // path to a handler. Whoever can connect may send anything, so nothing here trusts its input, and a
-// request that is not understood gets a status, never a handler. http/server.h calls it with whole
-// requests. Any thread, when no route is added any more.
+// request that is not understood gets a status, never a handler. A site with routes (http/site.h)
+// has one. Any thread, when no route is added any more.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,8 @@ struct Request {
   std::string path;    // "/metrics", with %XX decoded; always begins with '/'
   std::string query;   // what follows '?', as it came
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  bool keeps = false;  // HTTP/1.1, and the connection may go on after the answer
+  std::string body;
 
   // The first header of that name (lower case); empty when there is none.
   std::string_view header(std::string_view name) const;
@@ -33,14 +35,20 @@ struct Response {
   int status = 200;
   std::string type = "text/plain";  // the answer adds "; charset=utf-8"
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // more of them; from this program only
 };
 
 // Reads a request up to its empty line. False: it is not one; *problem says what to answer. A body
 // is not read.
 bool parse_request(std::string_view text, Request* request, Response* problem);
+// How long the body is that follows the empty line. False: it is longer than `max`, or nobody can
+// say; *problem says what to answer.
+bool body_bytes_of(const Request& request, size_t max, size_t* bytes, Response* problem);
 
-// The bytes of an answer, after which the connection ends.
-std::string answer_text(const Response& response);
+// The bytes of an answer. Unless `keeps`, the connection ends after it.
+std::string answer_text(const Response& response, bool keeps = false);
+// The beginning of an answer without end.
+std::string stream_text(const Response& head);
 
 class Router {
  public:

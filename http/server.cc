@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -11,24 +13,133 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 
 namespace tendril::http {
-namespace {
 
 using base::Code;
+using base::Status;
 
-constexpr size_t kConnectionsMax = 16;
-constexpr uint64_t kAnswerNs = 5'000'000'000;
-constexpr int kTickMs = 500;  // how late a connection that is over time may end
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kReadNs = 5 * kSecondNs;   // until a request is whole
+constexpr uint64_t kIdleNs = 20 * kSecondNs;  // between two requests of one connection
+constexpr uint64_t kAskNs = 40 * kSecondNs;   // until a site has answered
+constexpr uint64_t kTakeNs = 15 * kSecondNs;  // in which a peer must take something
+constexpr size_t kUnsentMax = 8u << 20;       // of a stream
+constexpr int kTickMs = 500;                  // how late a connection that is over time may end
+
+// Answers at once, by routes.
+class RouterSite final : public Site {
+ public:
+  RouterSite(Router router, std::function<bool(const std::string&)> may_ask)
+      : router_(std::move(router)), may_ask_(std::move(may_ask)) {}
+  void serve(Request request, std::shared_ptr<Exchange> exchange) override {
+    const Visitor& visitor = exchange->visitor();
+    const bool known = visitor.sealed && may_ask_ && may_ask_(visitor.identity);
+    exchange->answer(router_.route(request, known));
+  }
+
+ private:
+  const Router router_;
+  const std::function<bool(const std::string&)> may_ask_;
+};
 
 }  // namespace
 
-base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Router router,
-                                                    Protection protection) {
+struct Server::Mailbox {
+  std::mutex mutex;
+  bool closed = false;                         // guarded by mutex, as the next
+  std::vector<std::function<void()>> letters;  // run by the server's thread
+  base::Fd wake;
+
+  void post(std::function<void()> letter) {
+    std::lock_guard<std::mutex> hold(mutex);
+    if (closed) return;
+    letters.push_back(std::move(letter));
+    if (letters.size() == 1) eventfd_write(wake.get(), 1);
+  }
+};
+
+class Server::ExchangeImpl final : public Exchange,
+                                   public std::enable_shared_from_this<ExchangeImpl> {
+ public:
+  ExchangeImpl(std::shared_ptr<Mailbox> mailbox, Server* server, Connection* connection)
+      : mailbox_(std::move(mailbox)),
+        server_(server),
+        connection_(connection),
+        visitor_(connection->visitor) {}
+
+  const Visitor& visitor() const override { return visitor_; }
+  void answer(Response response) override {
+    perform([response = std::move(response)](Server* server, Connection* connection) {
+      if (connection->state != Connection::State::kAsking) return;
+      server->put(answer_text(response, connection->keeps), connection);
+      connection->state = Connection::State::kSending;
+      connection->over = !connection->keeps;
+      connection->exchange.reset();
+      if (connection->over) server->finish(connection);
+    });
+  }
+  void begin_stream(Response head) override {
+    perform([head = std::move(head)](Server* server, Connection* connection) {
+      if (connection->state != Connection::State::kAsking) return;
+      if (server->streams() >= server->bounds_.streams_max) {
+        connection->keeps = false;
+        return server->refuse({503, "text/plain", "too many look at this already\n", {}},
+                              connection);
+      }
+      connection->state = Connection::State::kStreaming;
+      server->put(stream_text(head), connection);
+    });
+  }
+  void send(std::string piece) override {
+    unsent_ += piece.size();
+    perform([piece = std::move(piece)](Server* server, Connection* connection) {
+      if (connection->state != Connection::State::kStreaming || connection->over) return;
+      server->put(piece, connection);
+      connection->over = connection->over || connection->out.size() > kUnsentMax;
+    });
+  }
+  void end() override {
+    perform([](Server* server, Connection* connection) {
+      if (connection->state != Connection::State::kStreaming) return;
+      connection->over = true;
+      server->finish(connection);
+    });
+  }
+  bool is_open() const override { return open_; }
+  size_t unsent_bytes() const override { return unsent_; }
+
+  // The server's thread: nothing more reaches the peer.
+  void close() {
+    open_ = false;
+    connection_ = nullptr;
+  }
+  void set_unsent(size_t bytes) { unsent_ = bytes; }
+
+ private:
+  void perform(std::function<void(Server*, Connection*)> act) {
+    mailbox_->post([self = shared_from_this(), act = std::move(act)] {
+      if (self->connection_ != nullptr) act(self->server_, self->connection_);
+    });
+  }
+
+  const std::shared_ptr<Mailbox> mailbox_;
+  Server* const server_;
+  Connection* connection_;  // the server's thread's; null: it is gone
+  const Visitor visitor_;
+  std::atomic<bool> open_{true};
+  std::atomic<size_t> unsent_{0};
+};
+
+base::Result<std::unique_ptr<Server>> Server::open(const std::string& address,
+                                                   Protection protection, Bounds bounds) {
   if (address.find(':') == std::string::npos) {
-    return base::Status(
+    return Status(
         Code::kInvalid,
         "HTTP needs an address with a port, such as 127.0.0.1:9433, not '" + address + "'");
   }
@@ -37,30 +148,72 @@ base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, 
   bool protects = protection.on_loopback;
   for (const transport::Listener& listener : *listeners) protects |= !listener.loopback;
   if (!protects) protection.seal = nullptr;
-  if (protection.seal) router.require_proof();
-  for (const transport::Listener& listener : *listeners) {
-    if (listener.loopback || router.requires_proof()) continue;
-    return base::Status(Code::kInvalid, "everybody who reaches " + listener.text +
-                                            " could read what it serves; give it a token "
-                                            "(--metrics-token FILE), or listen on 127.0.0.1");
-  }
   std::unique_ptr<Server> server(new Server);
-  server->router_ = std::move(router);
   server->protection_ = std::move(protection);
+  server->bounds_ = bounds;
   server->listeners_ = listeners.take();
-  server->stop_.reset(eventfd(0, EFD_CLOEXEC));
-  if (!server->stop_.valid())
+  server->mailbox_ = std::make_shared<Mailbox>();
+  server->mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->mailbox_->wake.valid())
     return base::errno_status(Code::kExhausted, "cannot serve HTTP", errno);
   for (const transport::Listener& listener : server->listeners_)
     fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
-  server->thread_ = std::thread([raw = server.get()] { raw->run(); });
   return server;
+}
+
+base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Router router,
+                                                    Protection protection) {
+  const auto may_ask = protection.may_ask;
+  auto opened = open(address, std::move(protection), Bounds());
+  if (!opened.ok()) return opened.status();
+  std::unique_ptr<Server> server = opened.take();
+  if (server->protection_.seal) router.require_proof();
+  for (const transport::Listener& listener : server->listeners_) {
+    if (listener.loopback || router.requires_proof()) continue;
+    return Status(Code::kInvalid, "everybody who reaches " + listener.text +
+                                      " could read what it serves; give it a token "
+                                      "(--metrics-token FILE), or listen on 127.0.0.1");
+  }
+  server->own_site_ = std::make_unique<RouterSite>(std::move(router), may_ask);
+  server->site_ = server->own_site_.get();
+  server->begin();
+  return server;
+}
+
+base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Site* site,
+                                                    Protection protection, Bounds bounds) {
+  auto opened = open(address, std::move(protection), bounds);
+  if (!opened.ok()) return opened.status();
+  std::unique_ptr<Server> server = opened.take();
+  for (const transport::Listener& listener : server->listeners_) {
+    if (listener.loopback || server->protection_.seal) continue;
+    return Status(Code::kInvalid, "whoever is on the way to " + listener.text +
+                                      " could read and change what it serves; it needs TLS there");
+  }
+  server->site_ = site;
+  server->begin();
+  return server;
+}
+
+void Server::begin() {
+  site_->begin(
+      [mailbox = mailbox_](std::function<void()> letter) { mailbox->post(std::move(letter)); });
+  thread_ = std::thread([this] { run(); });
 }
 
 Server::~Server() {
   if (!thread_.joinable()) return;
-  eventfd_write(stop_.get(), 1);
+  {
+    std::lock_guard<std::mutex> hold(mailbox_->mutex);
+    mailbox_->closed = true;
+    eventfd_write(mailbox_->wake.get(), 1);
+  }
   thread_.join();
+  std::vector<std::function<void()>> left;
+  left.swap(mailbox_->letters);
+  for (Connection& connection : connections_) {
+    if (connection.exchange != nullptr) connection.exchange->close();
+  }
 }
 
 std::vector<std::string> Server::addresses() const {
@@ -71,90 +224,200 @@ std::vector<std::string> Server::addresses() const {
   return texts;
 }
 
+size_t Server::streams() const {
+  return static_cast<size_t>(
+      std::count_if(connections_.begin(), connections_.end(), [](const Connection& connection) {
+        return connection.state == Connection::State::kStreaming;
+      }));
+}
+
 void Server::run() {
   pthread_setname_np(pthread_self(), "http");
-  std::vector<Connection> connections;
+  uint64_t ticked_ns = 0;
+  std::vector<pollfd> waits;
   for (;;) {
-    std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0}};
+    waits = {{mailbox_->wake.get(), POLLIN, 0}};
     for (const transport::Listener& listener : listeners_)
       waits.push_back({listener.fd.get(), POLLIN, 0});
-    for (const Connection& connection : connections) {
-      const int in = connection.answered ? 0 : POLLIN;
+    for (const Connection& connection : connections_) {
+      const bool reads = !connection.over && connection.state != Connection::State::kAsking;
       const int out = connection.sent < connection.out.size() ? POLLOUT : 0;
-      waits.push_back({connection.fd.get(), static_cast<short>(in | out), 0});
+      waits.push_back({connection.fd.get(), static_cast<short>((reads ? POLLIN : 0) | out), 0});
     }
-    if (poll(waits.data(), waits.size(), connections.empty() ? -1 : kTickMs) < 0 && errno != EINTR)
+    if (poll(waits.data(), waits.size(), connections_.empty() ? -1 : kTickMs) < 0 && errno != EINTR)
       return;
-    if (waits[0].revents != 0) return;
-    const uint64_t now_ns = base::now_ns();
-    const size_t first = 1 + listeners_.size();
-    for (size_t i = 0; i < connections.size(); ++i) {
-      Connection& connection = connections[i];
-      const bool ready = waits[first + i].revents != 0;
-      if (now_ns >= connection.end_ns || (ready && !serve(&connection))) connection.fd.reset();
+    {
+      std::lock_guard<std::mutex> hold(mailbox_->mutex);
+      if (mailbox_->closed) return;
     }
-    const auto over = [](const Connection& connection) { return !connection.fd.valid(); };
-    connections.erase(std::remove_if(connections.begin(), connections.end(), over),
-                      connections.end());
+    const uint64_t now_ns = base::now_ns();
+    size_t at = 1 + listeners_.size();
+    for (auto each = connections_.begin(); each != connections_.end(); ++at) {
+      const short came = waits[at].revents;
+      const bool gone = each->state == Connection::State::kAsking && (came & (POLLERR | POLLHUP));
+      const bool keeps = !gone && (came == 0 || serve(&*each)) && now_ns < each->end_ns;
+      if (!keeps && each->exchange != nullptr) each->exchange->close();
+      each = keeps ? std::next(each) : connections_.erase(each);
+    }
+    deliver();
     for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (waits[1 + i].revents != 0) take(listeners_[i], &connections);
+      if (waits[1 + i].revents != 0) take(listeners_[i]);
+    }
+    if (now_ns - ticked_ns >= uint64_t{kTickMs} * 1'000'000u) {
+      ticked_ns = now_ns;
+      site_->tick(now_ns);
+      deliver();
     }
   }
 }
 
-void Server::take(const transport::Listener& listener, std::vector<Connection>* connections) const {
+// Until nothing is left: an answer that was given at once is on its way at once.
+void Server::deliver() {
+  eventfd_t ignored = 0;
+  eventfd_read(mailbox_->wake.get(), &ignored);
+  std::vector<std::function<void()>> letters;
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> hold(mailbox_->mutex);
+      letters.swap(mailbox_->letters);
+    }
+    if (letters.empty()) break;
+    for (const auto& letter : letters) letter();
+    letters.clear();
+    for (auto each = connections_.begin(); each != connections_.end();) {
+      const bool keeps = each->out.empty() || send_some(&*each);
+      if (!keeps && each->exchange != nullptr) each->exchange->close();
+      each = keeps ? std::next(each) : connections_.erase(each);
+    }
+  }
+}
+
+void Server::take(const transport::Listener& listener) {
   Connection connection;
   connection.fd.reset(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection.fd.valid()) {
     if (errno == EMFILE || errno == ENFILE) usleep(100'000);
     return;
   }
-  // Those that say nothing must not keep others out: the oldest makes room.
-  if (connections->size() >= kConnectionsMax) connections->erase(connections->begin());
-  connection.end_ns = base::now_ns() + kAnswerNs;
-  if (protection_.seal) connection.seal = protection_.seal();
-  connections->push_back(std::move(connection));
+  make_room();
+  const int on = 1;
+  setsockopt(connection.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  connection.visitor.address = transport::describe_peer(connection.fd.get()).address;
+  connection.visitor.loopback = listener.loopback;
+  connection.end_ns = base::now_ns() + kReadNs;
+  if (protection_.seal) {
+    connection.seal = protection_.seal();
+    connection.visitor.sealed = true;
+  }
+  connections_.push_back(std::move(connection));
+}
+
+// Those that say nothing must not keep others out: the oldest makes room.
+void Server::make_room() {
+  if (connections_.size() < bounds_.connections_max) return;
+  auto oldest = connections_.begin();
+  while (std::next(oldest) != connections_.end() && oldest->state == Connection::State::kStreaming)
+    ++oldest;
+  if (oldest->exchange != nullptr) oldest->exchange->close();
+  connections_.erase(oldest);
 }
 
 // False: the connection is over.
-bool Server::serve(Connection* connection) const {
-  return (connection->answered || read_request(connection)) && send_some(connection);
+bool Server::serve(Connection* connection) {
+  if (!connection->over && connection->state != Connection::State::kAsking) {
+    if (!read_some(connection)) return false;
+  }
+  return send_some(connection);
 }
 
-bool Server::read_request(Connection* connection) const {
-  char piece[4096];
+bool Server::read_some(Connection* connection) {
+  char piece[16384];
   const ssize_t got = recv(connection->fd.get(), piece, sizeof piece, 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
-  std::string& request = connection->request;
   if (connection->seal != nullptr)
     open_record(piece, static_cast<size_t>(got), connection);
   else
-    request.append(piece, static_cast<size_t>(got));
-  if (connection->answered) return true;  // refused
-  const bool whole =
-      request.find("\r\n\r\n") != std::string::npos || request.find("\n\n") != std::string::npos;
-  if (whole || request.size() > kRequestBytesMax) answer(connection);
+    connection->in.append(piece, static_cast<size_t>(got));
+  // Whoever hears a stream has nothing more to say.
+  if (connection->state == Connection::State::kStreaming) connection->in.clear();
+  if (connection->in.size() > (1u << 20)) return false;
+  if (!connection->over) read_requests(connection);
   return true;
 }
 
 void Server::open_record(const char* data, size_t bytes, Connection* connection) const {
   std::vector<uint8_t> plain;
-  const base::Status opened = connection->seal->receive(data, bytes, &plain, &connection->out);
-  connection->request.append(plain.begin(), plain.end());
-  connection->answered = !opened.ok() || connection->seal->has_ended();
+  const Status opened = connection->seal->receive(data, bytes, &plain, &connection->out);
+  connection->in.append(plain.begin(), plain.end());
+  connection->over = !opened.ok() || connection->seal->has_ended();
 }
 
-void Server::answer(Connection* connection) const {
-  session::Seal* const seal = connection->seal.get();
-  const bool known =
-      seal != nullptr && protection_.may_ask && protection_.may_ask(seal->identity());
-  const std::string text = router_.answer(connection->request, known);
-  connection->answered = true;
-  if (seal == nullptr)
-    connection->out.assign(text.begin(), text.end());
-  else if (seal->send(text.data(), text.size(), &connection->out).ok())
-    seal->finish(&connection->out);
+// Reads the next request, if it is whole and none is being answered.
+void Server::read_requests(Connection* connection) {
+  if (connection->state != Connection::State::kReading) return;
+  if (!connection->has_headers && !read_headers(connection)) return;
+  if (connection->in.size() < connection->body_bytes) return;
+  Request request = std::move(connection->request);
+  request.body = connection->in.substr(0, connection->body_bytes);
+  connection->in.erase(0, connection->body_bytes);
+  connection->has_headers = false;
+  connection->keeps = bounds_.keeps && request.keeps;
+  connection->state = Connection::State::kAsking;
+  connection->end_ns = base::now_ns() + kAskNs;
+  if (connection->seal != nullptr) connection->visitor.identity = connection->seal->identity();
+  connection->exchange = std::make_shared<ExchangeImpl>(mailbox_, this, connection);
+  site_->serve(std::move(request), connection->exchange);
+}
+
+bool Server::read_headers(Connection* connection) {
+  std::string& in = connection->in;
+  size_t end = in.find("\r\n\r\n"), past = end + 4;
+  const size_t short_end = in.find("\n\n");
+  if (short_end < end) end = short_end, past = end + 2;
+  if (end == std::string::npos && in.size() <= kRequestBytesMax) return false;
+  if (end != std::string::npos && past > kRequestBytesMax) end = std::string::npos;
+  Response problem;
+  Request request;
+  const std::string text = end == std::string::npos ? in : in.substr(0, past);
+  bool good = parse_request(text, &request, &problem);
+  if (good) {
+    const size_t most = site_->body_bytes_max(request);
+    // Who cannot send a body here may say so; it is not read, and the connection ends.
+    if (most == 0 && !bounds_.keeps) {
+      connection->body_bytes = 0;
+    } else {
+      good = body_bytes_of(request, most, &connection->body_bytes, &problem);
+    }
+  }
+  if (!good) {
+    refuse(problem, connection);
+    return false;
+  }
+  in.erase(0, past);
+  connection->request = std::move(request);
+  connection->has_headers = true;
+  return true;
+}
+
+void Server::refuse(const Response& problem, Connection* connection) {
+  put(answer_text(problem), connection);
+  connection->over = true;
+  finish(connection);
+}
+
+void Server::put(const std::string& text, Connection* connection) const {
+  std::vector<uint8_t>& out = connection->out;
+  if (out.empty()) connection->end_ns = base::now_ns() + kTakeNs;
+  if (connection->seal == nullptr)
+    out.insert(out.end(), text.begin(), text.end());
+  else if (!connection->seal->send(text.data(), text.size(), &out).ok())
+    connection->over = true;
+}
+
+// Says goodbye after what is in `out`.
+void Server::finish(Connection* connection) const {
+  if (connection->seal != nullptr) connection->seal->finish(&connection->out);
 }
 
 bool Server::send_some(Connection* connection) {
@@ -164,10 +427,23 @@ bool Server::send_some(Connection* connection) {
       left == 0 ? 0 : send(connection->fd.get(), out.data() + connection->sent, left, MSG_NOSIGNAL);
   if (sent < 0) return errno == EAGAIN || errno == EINTR;
   connection->sent += static_cast<size_t>(sent);
+  const uint64_t now_ns = base::now_ns();
+  const bool streams = connection->state == Connection::State::kStreaming;
+  if (sent > 0) connection->end_ns = now_ns + kTakeNs;
+  if (streams && connection->exchange != nullptr)
+    connection->exchange->set_unsent(out.size() - connection->sent);
   if (connection->sent < out.size()) return true;
+  const bool wrote = !out.empty();
   out.clear();
   connection->sent = 0;
-  if (!connection->answered) return true;
+  if (!connection->over) {
+    if (streams) connection->end_ns = UINT64_MAX;
+    if (connection->state != Connection::State::kSending || !wrote) return true;
+    connection->state = Connection::State::kReading;
+    connection->end_ns = now_ns + kIdleNs;
+    read_requests(connection);
+    return true;
+  }
   // What the peer has sent beyond its request must not turn our end into a reset that eats the
   // answer.
   shutdown(connection->fd.get(), SHUT_WR);

@@ -193,6 +193,13 @@ void Core::gone(uint64_t connection, bool orderly) {
   post([this, connection, orderly] { take_gone(connection, orderly); });
 }
 
+void Core::look(std::function<void(base::Result<view::Picture>)> done) {
+  post([this, done = std::move(done)] {
+    if (scheduler_ == nullptr) return done(elsewhere());
+    done(scheduler_->picture(now_of(base::now_ns())));
+  });
+}
+
 void Core::apply(std::string policy) {
   post([this, policy = std::move(policy)] {
     policy_ = policy;

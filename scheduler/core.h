@@ -20,6 +20,7 @@
 #include "pool/scheduler/scheduler.h"
 #include "scheduler/store_thread.h"
 #include "session/control/serve.h"
+#include "view/picture.h"
 
 namespace tendril::scheduler {
 
@@ -55,6 +56,9 @@ class Core final : public StoreEvents {
   void command(Visit visit, wire::PoolCommand command, session::Later later);
   void list(Visit visit, wire::ListRequest request, session::Later later);
   void gone(uint64_t connection, bool orderly);
+  // What the page shows. `done` is called on this object's thread; kUnavailable: this process does
+  // not schedule.
+  void look(std::function<void(base::Result<view::Picture>)> done);
 
   // Applies another policy if this process schedules; else it is kept for a store without one.
   void apply(std::string policy);

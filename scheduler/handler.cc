@@ -3,6 +3,7 @@
 #include "scheduler/handler.h"
 
 #include "base/text.h"
+#include "wire/page.h"
 #include "wire/pool.h"
 
 namespace tendril::scheduler {
@@ -130,6 +131,7 @@ base::Result<std::vector<uint8_t>> Handler::other(const session::Message& reques
                                                   const session::Facts& facts) {
   if (reception::Doors::answers(request.kind)) return visitor_.answer_at_door(request, facts);
   if (request.kind == uint16_t(Request::kSecuredAttach)) return lends_nothing();
+  if (request.kind == wire::kPagePassKind) return dashboard::Port::invite(context_->page, visitor_);
   return session::ControlHandler::other(request, facts);
 }
 

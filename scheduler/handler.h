@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "dashboard/port.h"
 #include "reception/visitor.h"
 #include "scheduler/core.h"
 #include "session/control/serve.h"
@@ -15,6 +16,7 @@ namespace tendril::scheduler {
 struct HandlerContext {
   Core* core = nullptr;
   reception::Front* front = nullptr;
+  dashboard::Port* page = nullptr;  // null: there is none
   std::string pool, product_version;
 };
 

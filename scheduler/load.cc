@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plays many servers towards a scheduler, with real sockets: each reports GPUs and leases in full,
 // then one changed lease in each report. Prints what the scheduler's process took meanwhile. By
-// hand: tendril_pool_load PORT PID [SERVERS] [LEASES] [SECONDS]. The scheduler must be open.
+// hand: tendril_pool_load PORT PID [SERVERS] [LEASES] [SECONDS] [KIND]. The scheduler must be open.
+// KIND "varied" is for tests of the page: servers and leases differ, every lease changes in each
+// report, and requests wait. In "hostile" names are what an attacker would choose.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -21,6 +24,7 @@ namespace {
 
 constexpr int kAnswerMs = 20'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr size_t kWaiters = 7;
 
 struct Server {
   session::Connection connection;
@@ -54,6 +58,70 @@ Took took(const std::string& process) {
     }
   }
   return out;
+}
+
+enum class Kind { kPlain, kVaried, kHostile };
+
+// What must be shown as text: markup, a terminal's escapes, and 10 kB.
+std::string hostile(size_t index) {
+  static const std::string kNames[] = {"<script>window.pwned = 1</script>",
+                                       "<img src=x onerror='window.pwned=1'>",
+                                       "\x1b[31mred\x1b]0;title\x07",
+                                       "\" onmouseover=\"window.pwned=1",
+                                       "\xff\xfe\xc3(",
+                                       "javascript:window.pwned=1//",
+                                       "{{7*7}}${7*7}",
+                                       std::string(10'000, 'W')};
+  return kNames[index % std::size(kNames)];
+}
+
+// As different as servers and their leases are.
+void vary(size_t index, Kind kind, Server* server) {
+  static const char* const kModels[] = {"NVIDIA H200", "NVIDIA L40S", "NVIDIA L4"};
+  static const uint64_t kMemory[] = {141ull << 30, 48ull << 30, 24ull << 30};
+  const size_t model = index % 5 < 3 ? 0 : index % 5 - 2;
+  server->facts.driver = "libcuda.so.1 (580.65)";
+  server->facts.transports = {"tcp", "shm"};
+  if (model == 2) server->facts.gpus.resize(4);
+  if (kind == Kind::kHostile) server->facts.name = std::to_string(index) + hostile(index);
+  for (wire::GpuRecord& gpu : server->facts.gpus) {
+    gpu.name = kind == Kind::kHostile ? hostile(index + 1) : kModels[model];
+    gpu.memory_total_bytes = gpu.memory_usable_bytes = kMemory[model];
+  }
+  static const uint32_t kShares[] = {500'000, 250'000, 250'000, 1'000'000, 100'000};
+  const auto gpus = uint32_t(server->facts.gpus.size());
+  for (size_t i = 0; i < server->book.size(); ++i) {
+    wire::BookEntry& entry = server->book[i];
+    wire::SliceGrant& slice = entry.slices[0];
+    slice.gpu_index = uint32_t((i * 3) % gpus);
+    slice.share_millionths = i >= gpus ? 200'000 : kShares[(index + i) % std::size(kShares)];
+    slice.memory_bytes = kMemory[model] * slice.share_millionths / 1'000'000;
+    entry.owner_id = entry.owner_name = "user" + std::to_string((index * 7 + i * 3) % 23);
+    entry.age_ns = (index * 131 + i * 977 + 60) * kSecondNs;
+    entry.idle_ns = (index + i) % 9 == 4 ? 400 * kSecondNs : 0;
+    if (kind == Kind::kHostile) {
+      entry.owner_id = entry.owner_name = hostile(index + i);
+      entry.client.program = hostile(index + i + 3);
+      entry.client.host = hostile(index + i + 5);
+      entry.account = hostile(i);
+    }
+  }
+}
+
+// All leases work on, each at its own pace.
+void work_on(Server* server) {
+  for (size_t i = 0; i < server->book.size(); ++i) {
+    wire::BookEntry& entry = server->book[i];
+    entry.age_ns += 2 * kSecondNs;
+    if (entry.idle_ns != 0) {
+      entry.idle_ns += 2 * kSecondNs;
+      continue;
+    }
+    const uint64_t pace = 20 + (i * 37 + server->number * 7 + server->facts.boot) % 70;
+    entry.used_ns += 2 * kSecondNs * entry.slices[0].share_millionths / 1'000'000 * pace / 100;
+    entry.waited_ns += kSecondNs * (pace % 10) / 10;
+    entry.memory_used_bytes = entry.slices[0].memory_bytes * pace / 100;
+  }
 }
 
 Server make_server(size_t index, size_t leases) {
@@ -90,13 +158,16 @@ Server make_server(size_t index, size_t leases) {
   return server;
 }
 
-bool report(Server* server, bool full) {
+bool report(Server* server, bool full, Kind kind) {
   wire::PoolReport report;
   report.boot = server->facts.boot;
   report.number = ++server->number;
   report.full = full;
   if (full) {
     report.facts = {server->facts};
+    report.entries = server->book;
+  } else if (kind != Kind::kPlain) {
+    work_on(server);
     report.entries = server->book;
   } else if (!server->book.empty()) {
     wire::BookEntry& entry = server->book[report.number % server->book.size()];
@@ -110,32 +181,53 @@ bool report(Server* server, bool full) {
       .ok();
 }
 
-bool enter(Server* server, const session::Endpoint& endpoint) {
+bool say_hello(const session::Endpoint& endpoint, session::Connection* out) {
   auto connection = session::connect_to(endpoint, base::Deadline(kAnswerMs));
   if (!connection.ok()) return false;
-  server->connection = connection.take();
+  *out = connection.take();
   wire::Hello hello;
   hello.product_version = wire::product_version();
+  hello.hears_news = true;
   const base::Deadline deadline(kAnswerMs);
-  if (!session::send_message(&server->connection, wire::kHelloKind, base::Code::kOk,
-                             wire::encode(hello), deadline)
+  if (!session::send_message(out, wire::kHelloKind, base::Code::kOk, wire::encode(hello), deadline)
            .ok())
     return false;
-  const auto answer = session::receive_message(&server->connection, deadline, kAnswerMs);
-  return answer.ok() && answer.value().code == base::Code::kOk && report(server, true);
+  const auto answer = session::receive_message(out, deadline, kAnswerMs);
+  return answer.ok() && answer.value().code == base::Code::kOk;
+}
+
+bool enter(Server* server, const session::Endpoint& endpoint, Kind kind) {
+  return say_hello(endpoint, &server->connection) && report(server, true, kind);
+}
+
+// Somebody who asks for more than is free, and waits. Its news is not read.
+bool wait_for(size_t index, const session::Endpoint& endpoint, Kind kind,
+              session::Connection* connection) {
+  if (!say_hello(endpoint, connection)) return false;
+  wire::LeaseRequest request;
+  request.count = 4;
+  request.client.user =
+      kind == Kind::kHostile ? hostile(index) : "user" + std::to_string(index % 23);
+  request.client.program = kind == Kind::kHostile ? hostile(index + 1) : "train.py";
+  request.client.host = "host" + std::to_string(index);
+  return session::send_message(connection, uint16_t(wire::Request::kLease), base::Code::kOk,
+                               wire::encode(request), base::Deadline(kAnswerMs))
+      .ok();
 }
 
 int run(const std::string& port, const std::string& process, size_t servers, size_t leases,
-        uint64_t seconds) {
+        uint64_t seconds, Kind kind) {
   const auto endpoint = session::parse_endpoint("127.0.0.1:" + port);
   if (!endpoint.ok()) return 2;
   std::vector<Server> all;
   for (size_t i = 0; i < servers; ++i) {
     all.push_back(make_server(i, leases));
-    if (enter(&all.back(), endpoint.value())) continue;
+    if (kind != Kind::kPlain) vary(i, kind, &all.back());
+    if (enter(&all.back(), endpoint.value(), kind)) continue;
     fprintf(stderr, "server %zu is not let in\n", i);
     return 1;
   }
+  std::vector<session::Connection> waiters(kind == Kind::kPlain ? 0 : kWaiters);
   std::vector<pollfd> waits(servers);
   uint64_t begun_ns = base::now_ns(), settled_ns = 0, reports = 0;
   Took before;
@@ -144,6 +236,9 @@ int run(const std::string& port, const std::string& process, size_t servers, siz
     const uint64_t now_ns = base::now_ns();
     if (settled_ns == 0 && now_ns - begun_ns > 5 * kSecondNs) {
       settled_ns = now_ns;
+      for (size_t i = 0; i < waiters.size(); ++i) {
+        if (!wait_for(i, endpoint.value(), kind, &waiters[i])) return 1;
+      }
       before = took(process);
       reports = 0;
     }
@@ -162,7 +257,7 @@ int run(const std::string& port, const std::string& process, size_t servers, siz
       wire::PoolOrders orders;
       if (!answer.value().read(&orders)) return 1;
       ++reports;
-      if (!report(&all[i], orders.wants_full)) return 1;
+      if (!report(&all[i], orders.wants_full, kind)) return 1;
     }
   }
   const Took after = took(process);
@@ -181,8 +276,13 @@ int main(int argc, char** argv) {
     return argc > index ? strtoul(argv[index], nullptr, 10) : otherwise;
   };
   if (argc < 3) {
-    fprintf(stderr, "usage: tendril_pool_load PORT PID [SERVERS] [LEASES] [SECONDS]\n");
+    fprintf(stderr, "usage: tendril_pool_load PORT PID [SERVERS] [LEASES] [SECONDS] [KIND]\n");
     return 2;
   }
-  return tendril::scheduler::run(argv[1], argv[2], number(3, 1000), number(4, 10), number(5, 20));
+  using tendril::scheduler::Kind;
+  const std::string kind = argc > 6 ? argv[6] : "plain";
+  return tendril::scheduler::run(argv[1], argv[2], number(3, 1000), number(4, 10), number(5, 20),
+                                 kind == "hostile"  ? Kind::kHostile
+                                 : kind == "varied" ? Kind::kVaried
+                                                    : Kind::kPlain);
 }

@@ -6,6 +6,7 @@
 
 #include "config/text.h"
 #include "config/zone_file.h"
+#include "dashboard/port.h"
 #include "pool/policy/policy_file.h"
 #include "reception/local_files.h"
 #include "reception/log.h"
@@ -13,6 +14,7 @@
 #include "reception/reception.h"
 #include "scheduler/core.h"
 #include "scheduler/handler.h"
+#include "scheduler/page_source.h"
 #include "store/open.h"
 #include "view/pool_metrics.h"
 
@@ -49,6 +51,7 @@ class ServiceImpl final : public Service {
   uint16_t port() const override { return front_->port(); }
   std::vector<std::string> addresses() const override { return front_->addresses(); }
   uint16_t metrics_port() const override { return metrics_ == nullptr ? 0 : metrics_->port(); }
+  uint16_t page_port() const override { return page_ == nullptr ? 0 : page_->port(); }
 
  private:
   // The text of the policy file without errors; `policy` if it is not null.
@@ -56,6 +59,7 @@ class ServiceImpl final : public Service {
   std::string endpoint() const;
   Status start_reception();
   Status start_metrics();
+  Status start_page();
   std::string metrics_text();
   void stop();
 
@@ -65,6 +69,8 @@ class ServiceImpl final : public Service {
   std::unique_ptr<StoreThread> store_;
   HandlerContext context_;
   std::unique_ptr<http::Server> metrics_;
+  std::unique_ptr<PageSource> page_source_;
+  std::unique_ptr<dashboard::Port> page_;
   std::unique_ptr<reception::Reception> reception_;
   bool stopped_ = false;
 };
@@ -116,7 +122,8 @@ Status ServiceImpl::prepare(std::unique_ptr<store::Store> opened) {
   store_ = std::make_unique<StoreThread>(std::move(opened), timing, core_.get());
   context_.core = core_.get();
   context_.front = front_.get();
-  Status status = start_reception();
+  Status status = start_page();
+  if (status.ok()) status = start_reception();
   if (status.ok()) status = start_metrics();
   if (!status.ok()) return status;
   log(Level::kInfo, "the store is %s", store_->address().c_str());
@@ -142,6 +149,16 @@ Status ServiceImpl::start_metrics() {
       reception::serve_metrics(options_.metrics, options_.metrics_token_file, text, front_.get());
   if (server.ok()) metrics_ = server.take();
   return server.status();
+}
+
+Status ServiceImpl::start_page() {
+  if (options_.page.empty()) return Status();
+  page_source_ = std::make_unique<PageSource>(core_.get());
+  auto port = dashboard::Port::start(options_.page, page_source_.get(), front_.get());
+  if (!port.ok()) return port.status();
+  page_ = port.take();
+  context_.page = page_.get();
+  return Status();
 }
 
 std::string ServiceImpl::metrics_text() {
@@ -172,7 +189,8 @@ Status ServiceImpl::reload() {
 void ServiceImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
-  metrics_.reset();  // its thread asks the others
+  metrics_.reset();  // its thread asks the others, as the page's does
+  if (page_ != nullptr) page_->stop();
   if (front_ != nullptr) front_->close();
   if (core_ != nullptr) core_->stop();
   if (store_ != nullptr) store_->stop();

@@ -23,6 +23,7 @@ struct ServiceOptions {
   std::string advertise;    // where others reach it: "HOST[:PORT]"; empty: this host and the port
   std::string metrics;      // HOST:PORT that serves metrics over HTTP; empty: none
   std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only
+  std::string page;                // HOST:PORT that shows the page; empty: none
   std::string product_version;
   pool::ZoneReader zones;
   StoreThreadOptions timing;  // `holder` is not looked at
@@ -42,6 +43,7 @@ class Service {
   virtual uint16_t port() const = 0;
   virtual std::vector<std::string> addresses() const = 0;
   virtual uint16_t metrics_port() const = 0;  // 0: it has none
+  virtual uint16_t page_port() const = 0;     // the same
 };
 
 }  // namespace tendril::scheduler

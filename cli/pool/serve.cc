@@ -30,6 +30,7 @@ int pool_serve(const PoolServeOptions& options) {
   wanted.advertise = options.advertise;
   wanted.metrics = options.metrics;
   wanted.metrics_token_file = options.metrics_token;
+  wanted.page = options.page;
   wanted.product_version = version_text();
   const auto keep_s = config::parse_duration(options.keep_leases);
   if (!keep_s.ok()) {

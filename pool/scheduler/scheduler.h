@@ -20,6 +20,10 @@
 #include "pool/policy/zone.h"
 #include "wire/pool.h"
 
+namespace tendril::view {
+struct Picture;
+}
+
 namespace tendril::pool {
 
 // Monotonic time for what lasts, wall time (seconds since 1970, UTC) for what a calendar says. The
@@ -162,6 +166,8 @@ class Scheduler {
   uint64_t policy_revision() const;
   // A JSON object with figures for metrics; README.md has the keys.
   std::string figures(Now now);
+  // All that the page shows (view/picture.h).
+  view::Picture picture(Now now);
   struct Counts {
     size_t servers = 0, servers_silent = 0, waiting = 0, leases = 0;
     uint64_t share_millionths = 0, share_given_millionths = 0;  // of open servers

@@ -3,7 +3,7 @@
 // Only the files of this folder include it. One file for each concern: servers.cc (reports,
 // orders), book.cc (entries and results), requests.cc (from the request to the grant), planning.cc
 // (policy, engine, news), running.cc (limits, ends, accounting), recovery.cc, commands.cc,
-// describe.cc, figures.cc.
+// describe.cc, figures.cc, picture.cc.
 #pragma once
 
 #include <deque>
@@ -26,6 +26,7 @@
 #include "pool/scheduler/peers.h"
 #include "pool/scheduler/records.h"
 #include "pool/scheduler/scheduler.h"
+#include "view/picture.h"
 
 namespace tendril::pool {
 
@@ -35,6 +36,7 @@ inline constexpr uint64_t kCommitAnswerNs = 8 * kSecond;     // the same for a c
 inline constexpr uint64_t kStoreSlowNs = 3 * kSecond;        // then nothing new is started
 inline constexpr uint64_t kNewsEveryNs = 5 * kSecond;        // a sign of life to each that waits
 inline constexpr uint64_t kNewsOfEachNs = kMillisecond / 4;  // SchedulerOptions::news_ms grows so
+inline constexpr uint64_t kIdleShownNs = 15 * kSecond;       // shorter is not shown as idle
 inline constexpr uint64_t kUsageEveryNs = 60 * kSecond;      // decayed usage goes to the store
 inline constexpr uint64_t kIdsAtOnce = 1000;                 // reserved in the store
 inline constexpr uint64_t kIdBits = 48;  // of a lease's number; above are term and attempt
@@ -205,6 +207,7 @@ class Scheduler::State {
   wire::ListReply list(const wire::ListRequest& request, const Asker& who, Now now) const;
   Counts counts() const;
   std::string figures(Now now);
+  view::Picture picture(Now now);
   uint64_t given(uint32_t gpu_class) const;
 
   SchedulerOptions options;
@@ -405,6 +408,17 @@ class Scheduler::State {
   void describe_waiting(Json& json, const Job& job, const EngineWaiting* waiting,
                         const Asker& who) const;
   void describe_dry_run(Json& json, const PoolPolicy& then, const Asker& who);
+
+  // ---- picture.cc ----
+  void picture_server(const Member& server, view::PictureServer* out) const;
+  void picture_parts(const Job& job, view::PictureLease* out,
+                     std::vector<view::PictureServer*>* servers) const;
+  void picture_lease(const Job& job, view::PictureLease* out,
+                     std::vector<view::PictureServer*>* servers) const;
+  void picture_request(const Job& job, const EngineWaiting* waiting,
+                       view::PictureRequest* out) const;
+  void picture_accounts(view::Picture* out) const;
+
   // (server, its number of the GPU) -> the GPU's running number in the pool
   using GpuNumbers = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
   void list_gpus(const GpuNumbers& numbers, const wire::ListRequest& request,

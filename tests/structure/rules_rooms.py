@@ -51,8 +51,10 @@ MAY_INCLUDE = {
         "access",
         "identity",
         "reception",
+        "dashboard",
     },
-    "pool": {"base", "wire", "config", "lease"},
+    "pool": {"base", "wire", "config", "lease", "view"},
+    "dashboard": {"base", "wire", "config", "view", "http", "access", "reception"},
     "plan": {"base", "config", "pool", "view"},
     "scheduler": {
         "base",
@@ -63,7 +65,7 @@ MAY_INCLUDE = {
         "pool",
         "http",
         "store",
-    "scheduler",
+        "dashboard",
         "reception",
         "access",
         "identity",
@@ -99,6 +101,8 @@ NO_CUDA = (
     "view",
     "pool",
     "plan",
+    "scheduler",
+    "dashboard",
     "access",
     "identity",
     "store",
@@ -120,7 +124,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
-OWNING += ("store", "scheduler", "softnccl", "plan")
+OWNING += ("store", "scheduler", "softnccl", "plan", "dashboard")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's interface on real processes: what roles may see and do, what other sites may not, that
+answers are as web/openapi.json says, and that a stream tells what changes. The page in a browser is
+test_page_browser.py's."""
+
+import json
+import unittest
+
+from harness import Pool, Server, end, eventually, start
+from page_client import OpenApi, PageClient, free_port
+from pools import policy
+from test_identity import Folders
+
+POLICY = policy() + """
+[[gpu_class]]
+name = "top"
+match = "memory > 0"
+
+[[account]]
+name = "vision"
+quota = 1
+[[account]]
+name = "nlp"
+quota = 1
+
+[[assignment]]
+match = "user = alice"
+account = "nlp"
+[[assignment]]
+account = "vision"
+"""
+
+
+def pool_with_page(*options, **more):
+    port = free_port()
+    pool = Pool("--page", f"127.0.0.1:{port}", *options, **more)
+    return pool, PageClient(port)
+
+
+def hold(pool, share="0.5", count="1"):
+    """A program that holds slices for a minute."""
+    words = ["run", "-n", count, "-p", share, "--", "sleep", "60"]
+    return start(*words, TENDRIL_SERVERS=pool.endpoint)
+
+
+class OpenPool(unittest.TestCase):
+    """A pool for its own host: nobody proves anything, and everybody may everything."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.pool, cls.page = pool_with_page(policy=policy())
+        cls.server = Server("--name", "gpu1", gpus=2, warm=0, pool=cls.pool)
+        eventually(lambda: cls.page.get("now").get("servers"), 20, "the server")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.pool.stop()
+
+    def test_what_runs_is_seen_and_can_be_ended(self):
+        program = hold(self.pool)
+        lease = eventually(lambda: self.page.get("leases")["leases"], 20, "a lease")[0]
+        self.assertEqual(lease["slices"][0]["share"], 0.5)
+        self.assertEqual(self.page.get(f"leases/{lease['id']}")["id"], lease["id"])
+        self.page.post(f"leases/{lease['id']}/change", {"share": 0.25, "policy": "cap"})
+        changed = eventually(
+            lambda: [
+                each
+                for each in self.page.get("leases")["leases"]
+                if each["slices"][0]["share"] == 0.25
+            ],
+            20,
+            "the new share",
+        )
+        self.assertTrue(changed[0]["capped"])
+        self.page.post(f"leases/{lease['id']}/release", {"why": "tests are over"})
+        eventually(lambda: not self.page.get("leases")["leases"], 20, "its end")
+        end(program)
+        whats = [event["what"] for event in self.page.get("events")["events"]]
+        self.assertIn("grant", whats)
+        self.assertIn("release", whats)
+
+    def test_a_stream_tells_what_changes_and_goes_on_where_it_was(self):
+        with self.page.stream("servers=1&queue=1") as stream:
+            first = stream.next()
+            self.assertTrue(first["whole"])
+            number = first["servers"][0]["n"]
+        with self.page.stream(f"servers=1&window={number}") as stream:
+            stream.next()
+            program = hold(self.pool)
+            message = stream.until(lambda m: m.get("leases"))
+            self.assertEqual(message["leases"][0]["slices"][0]["server"], "gpu1")
+            lease = message["leases"][0]["id"]
+            end(program)
+            message = stream.until(lambda m: m.get("leases_gone"))
+            self.assertEqual(message["leases_gone"], [lease])
+        since = f"epoch={message['epoch']}&since={message['version']}"
+        with self.page.stream(f"servers=1&{since}") as stream:
+            self.assertFalse(stream.next()["whole"])
+        with self.page.stream("servers=1&epoch=another&since=9") as stream:
+            self.assertTrue(stream.next()["whole"])
+
+    def test_servers_drain_and_come_back(self):
+        self.page.post("servers/gpu1/drain", {"why": "new fans"})
+        self.assertTrue(self.page.get("servers/gpu1")["draining"])
+        self.assertEqual(self.page.get("servers/gpu1")["drain_why"], "new fans")
+        self.page.post("servers/gpu1/undrain")
+        eventually(lambda: not self.page.get("servers/gpu1")["draining"], 5)
+        self.assertIn("no", self.page.post("servers/gpu9/drain", status=404)["error"])
+
+    def test_a_policy_is_tried_and_applied(self):
+        before = self.page.get("policy")
+        trial = self.page.post("policy/dry-run", {"policy": POLICY})
+        self.assertTrue(trial["changes"])
+        self.assertEqual(self.page.get("policy")["policy_revision"], before["policy_revision"])
+        self.assertIn("policy", self.page.post("policy", {"policy": "[poool]"}, 400)["error"])
+        self.page.post("policy", {"policy": POLICY})
+        names = [each["name"] for each in self.page.get("accounts")["accounts"]]
+        self.assertIn("vision", names)
+        self.page.post("policy", {"policy": before["policy"]})
+
+    def test_answers_are_as_described(self):
+        api, problems = OpenApi(), []
+        program = hold(self.pool, count="2", share="1")
+        lease = eventually(lambda: self.page.get("leases")["leases"], 20, "a lease")[0]["id"]
+        waits = hold(self.pool, count="2", share="1")
+        queue = eventually(lambda: self.page.get("queue")["queue"], 20, "a request that waits")
+        self.assertEqual(queue[0]["reason"], "Resources")
+        known = {"name": "gpu1", "id": str(lease)}
+        bodies = {
+            "/policy": {"policy": policy()},
+            "/policy/dry-run": {"policy": policy()},
+            "/leases/{id}/change": {"priority": 0},
+        }
+        for method, path in api.operations():
+            if path in ("/stream", "/leases/{id}/release", "/session"):
+                continue
+            real = path.format(**known)
+            query = "?series=gpus&from=1700000000&to=1700003600" if path == "/history" else ""
+            body = bodies.get(path, {}) if method == "post" else None
+            status, _, text = self.page.ask(method.upper(), "/api/v1" + real + query, body)
+            problems += api.problems(method, real, status, json.loads(text))
+        for method, real, body, status in (
+            ("post", f"/leases/{queue[0]['id']}/release", {"why": "over"}, 200),
+            ("post", f"/leases/{lease}/release", {}, 200),
+            ("post", "/session", {"token": "wrong"}, 403),
+        ):
+            got, _, text = self.page.ask(method.upper(), "/api/v1" + real, body)
+            self.assertEqual(got, status, text)
+            problems += api.problems(method, real, got, json.loads(text))
+        self.assertEqual(problems, [])
+        for each in (program, waits):
+            end(each)
+
+    def test_other_sites_reach_nothing(self):
+        def status(method, path, **more):
+            return self.page.ask(method, path, **more)[0]
+
+        # A name that somebody made to lead here.
+        far = PageClient(self.page.port, host="evil.example")
+        self.assertEqual(far.ask("GET", "/")[0], 421)
+        self.assertEqual(far.ask("GET", "/api/v1/now")[0], 421)
+        self.assertEqual(PageClient(self.page.port, host="localhost").ask("GET", "/")[0], 200)
+        # A page elsewhere that lets the browser ask.
+        drain = "/api/v1/servers/gpu1/drain"
+        self.assertEqual(status("POST", drain, body={}, page=False), 403)
+        self.assertEqual(status("POST", drain, body={}, Origin="http://evil.example"), 403)
+        self.assertEqual(status("POST", drain, body={}, Sec_Fetch_Site="cross-site"), 403)
+        self.assertEqual(status("GET", "/api/v1/now", Sec_Fetch_Site="cross-site"), 403)
+        text = {"Content_Type": "text/plain"}
+        self.assertEqual(status("POST", drain, body=b'{"why":"x"}', **text), 400)
+        _, headers, _ = self.page.ask("GET", "/")
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        self.assertEqual(headers["X-Frame-Options"], "DENY")
+
+    def test_strange_requests_get_an_answer(self):
+        def status(method, path, **more):
+            return self.page.ask(method, path, **more)[0]
+
+        self.assertEqual(status("GET", "/api/v1/nothing"), 404)
+        self.assertEqual(status("DELETE", "/api/v1/now"), 405)
+        self.assertEqual(status("GET", "/../etc/passwd"), 404)
+        self.assertEqual(status("GET", "/api/v1/stream?window=1-4000000000"), 400)
+        self.assertEqual(status("GET", "/api/v1/leases?limit=x"), 400)
+        self.assertEqual(status("POST", "/api/v1/policy", body=b"x" * (600 << 10)), 413)
+        self.assertEqual(status("POST", "/api/v1/leases/1/change", body=b"[1]"), 400)
+        self.assertEqual(status("POST", "/api/v1/leases/x/release", body={}), 400)
+
+
+class Roles(Folders):
+    """Certificates: who signs in with what `tendril page` shows sees and does what its role may."""
+
+    def setUp(self):
+        super().setUp()
+        self.pool, self.page = pool_with_page("--identity", self.folder("a"), policy=policy())
+        self.addCleanup(self.pool.stop)
+
+    def signed_in(self, name, role):
+        """A browser of somebody with that role."""
+        self.joined(self.pool, name, "a", name, "--role", role)
+        status, out, err = self.identity(name, "page", "--server", self.pool.endpoint)
+        self.assertEqual(status, 0, err)
+        token = out.strip().split("#pass=")[1]
+        client = PageClient(self.page.port)
+        client.post("session", {"token": token})
+        again = PageClient(self.page.port).post("session", {"token": token}, 403)
+        self.assertEqual(again["code"], "refused")
+        return client
+
+    def test_each_role_sees_and_does_its_own(self):
+        self.assertFalse(self.page.get("me")["signed_in"])
+        for path in ("now", "leases", "events", "stream", "policy"):
+            self.assertEqual(self.page.get(path, 401)["code"], "sign-in")
+        server = Server(
+            "--identity", self.folder("gpu"), "--name", "gpu1", warm=0, pool=self.pool
+        )
+        self.addCleanup(server.stop)
+        self.joined(self.pool, "gpu", "a", "gpu1", "--role", "server")
+        alice = self.signed_in("alice", "user")
+        bob = self.signed_in("bob", "user")
+        operator = self.signed_in("olga", "operator")
+        admin = self.signed_in("ada", "admin")
+        watcher = self.signed_in("mel", "metrics")
+        self.assertEqual(alice.get("me")["may"]["operate"], False)
+        self.assertEqual(operator.get("me")["may"], {**admin.get("me")["may"], "rule": False})
+        for who in (alice, bob, watcher):
+            self.assertEqual(who.post("servers/gpu1/drain", status=403)["code"], "refused")
+            who.post("policy/dry-run", {"policy": policy()}, 403)
+        operator.post("policy/dry-run", {"policy": policy()})
+        operator.post("policy", {"policy": policy()}, 403)
+        admin.post("policy", {"policy": policy()})
+        watcher.post("leases/1/release", status=403)
+        # Others' names are not shown, and their leases not ended.
+        program = start(
+            "run", "--", "sleep", "60",
+            TENDRIL_SERVERS=self.pool.endpoint, TENDRIL_IDENTITY=self.folder("alice"),
+        )
+        self.addCleanup(end, program)
+
+        def waiting_or_running(who):
+            return who.get("leases")["leases"] + who.get("queue")["queue"]
+
+        shown = eventually(lambda: waiting_or_running(alice), 20, "what alice asked for")
+        self.assertEqual(shown[0]["owner"], "alice")
+        self.assertEqual(waiting_or_running(operator)[0]["owner"], "alice")
+        self.assertEqual(waiting_or_running(bob)[0]["owner"], "")
+        self.assertEqual(waiting_or_running(bob)[0]["program"], "")
+        number = shown[0]["id"]
+        self.assertIn("not yours", bob.post(f"leases/{number}/release", status=403)["error"])
+        alice.post(f"leases/{number}/release")
+        mine = {event["who"] for event in bob.get("events")["events"]}
+        self.assertLessEqual(mine, {"bob"})
+        self.assertIn("alice", {event["who"] for event in admin.get("events")["events"]})
+
+    def test_a_session_ends_and_a_stream_with_it(self):
+        alice = self.signed_in("alice", "user")
+        self.assertIn("tendril_session=", alice.cookie)
+        _, headers, _ = alice.ask("DELETE", "/api/v1/session")
+        self.assertIn("HttpOnly; SameSite=Strict", headers["Set-Cookie"])
+        alice.get("now", 401)
+
+    def test_beyond_loopback_the_page_is_inside_tls(self):
+        with self.assertRaisesRegex(AssertionError, "needs TLS there"):
+            Pool("--page", f"0.0.0.0:{free_port()}")
+        pool = Pool("--page", f"0.0.0.0:{free_port()}", "--identity", self.folder("b"))
+        self.addCleanup(pool.stop)
+        self.assertIn("the page is https://", pool.log())
+
+
+class Secret(unittest.TestCase):
+    def test_the_token_signs_in_and_guesses_are_slow(self):
+        secret = "a secret of sixteen letters"
+        port = free_port()
+        pool = Pool("--page", f"127.0.0.1:{port}", environment={"TENDRIL_TOKEN": secret})
+        self.addCleanup(pool.stop)
+        browser = PageClient(port)
+        browser.get("now", 401)
+        browser.post("session", {"token": secret})
+        browser.get("now")
+        PageClient(port, token=secret).get("now")
+        wrong = PageClient(port, token="wrong")
+        errors = [wrong.get("now", 403)["error"] for _ in range(8)]
+        self.assertIn("too many wrong", errors[-1])
+
+
+class LoneServer(unittest.TestCase):
+    def test_it_shows_itself(self):
+        port = free_port()
+        with Server("--page", f"127.0.0.1:{port}", gpus=2, warm=0) as server:
+            page = PageClient(port)
+            self.assertFalse(page.get("now")["head"]["pool"])
+            program = start("run", "-p", "0.5", "--", "sleep", "60", server=server)
+            lease = eventually(lambda: page.get("leases")["leases"], 20, "a lease")[0]
+            self.assertEqual(lease["slices"][0]["share"], 0.5)
+            api = OpenApi()
+            problems = api.problems("get", "/leases", 200, page.get("leases"))
+            problems += api.problems("get", "/now", 200, page.get("now"))
+            self.assertEqual(problems, [])
+            page.get("history?series=gpus&from=1&to=2", 501)
+            page.post("servers/x/drain", status=403)
+            page.post(f"leases/{lease['id']}/release")
+            eventually(lambda: not page.get("leases")["leases"], 20, "its end")
+            end(program)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in Chromium, on a real scheduler to which tendril_pool_load plays servers: every view
+with 1, 60 and 1,000 of them at three widths, light and dark, by keyboard alone, with hostile names;
+what the first view weighs, and what an update costs. Pictures go to TENDRIL_BUILD_DIR/pictures."""
+
+import os
+import subprocess
+import time
+import unittest
+
+from browser import FOUND, Browser
+from harness import BUILD, Pool, eventually, processor_seconds
+from page_client import PageClient, free_port
+
+PICTURES = BUILD / "pictures"
+VIEWS = ("now", "leases", "queue", "accounts", "servers", "history", "events", "policy")
+WIDTHS = (400, 900, 1440)
+FIRST_VIEW_BYTES = 300_000
+TAB, ENTER = "\ue004", "\ue007"
+
+
+class Played:
+    """A pool with that many servers. Use as a context manager."""
+
+    def __init__(self, servers, kind="varied", leases=10):
+        port = free_port()
+        self.pool = Pool("--page", f"127.0.0.1:{port}")
+        self.url = f"http://127.0.0.1:{port}/"
+        self.page = PageClient(port)
+        words = [self.pool.port, self.pool.pid, servers, leases, 600, kind]
+        self.player = subprocess.Popen(
+            [BUILD / "bin" / "tendril_pool_load", *map(str, words)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self.servers = servers
+
+    def __enter__(self):
+        eventually(self.is_there, 60, "all servers")
+        return self
+
+    def is_there(self):
+        if self.player.poll() is not None:
+            raise AssertionError(self.player.stderr.read().decode())
+        head = self.page.get("now")["head"]
+        return head["servers"] == self.servers and head["waiting"] > 0
+
+    def __exit__(self, *_):
+        self.player.kill()
+        self.player.communicate()
+        self.pool.stop()
+
+
+@unittest.skipUnless(FOUND, "SKIPPED: Chromium is not installed (scripts/setup installs it)")
+class InChromium(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        PICTURES.mkdir(exist_ok=True)
+        cls.browser = Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+
+    def settle(self, lab):
+        """No error, and nothing was asked of anybody else."""
+        errors = [line for line in self.browser.console() if "/api/v1/history" not in line]
+        self.assertEqual(errors, [])
+        for message in self.browser.traffic():
+            url = message["params"].get("request", {}).get("url", "")
+            if url and not url.startswith("data:"):
+                self.assertTrue(url.startswith(lab.url), url)
+
+    def show(self, lab, view):
+        self.browser.go(f"{lab.url}#/{view}")
+        self.browser.wait("document.querySelector('#live[data-on]')")
+        self.browser.wait("document.querySelector('h1')")
+
+    def views(self, count, widths):
+        browser, problems = self.browser, []
+        with Played(count) as lab:
+            self.browser.go("about:blank")
+            browser.traffic()
+            lease = lab.page.get("leases")["leases"][0]["id"]
+            server = lab.page.get("servers")["servers"][0]["name"]
+            request = lab.page.get("queue")["queue"][0]["id"]
+            more = (f"leases/{lease}", f"servers/{server}", f"queue/{request}")
+            for view in (*VIEWS, *more):
+                self.show(lab, view)
+                if view == "now":
+                    browser.wait("document.querySelectorAll('.slice').length")
+                for at, width in enumerate(widths):
+                    browser.size(width)
+                    browser.dark(at % 2 == 1)
+                    time.sleep(0.15)
+                    problems += [f"{view} at {width}: {each}" for each in browser.problems()]
+                    name = view.split("/")[0] + ("-one" if "/" in view else "")
+                    browser.picture(PICTURES / f"{name}-{count}-{width}.png")
+            browser.dark(False)
+            self.settle(lab)
+        self.assertEqual(problems, [])
+
+    def test_every_view_with_one_server(self):
+        self.views(1, (400, 1440))
+
+    def test_every_view_with_sixty_servers(self):
+        self.views(60, WIDTHS)
+
+    def test_every_view_with_a_thousand_servers(self):
+        self.views(1000, (400, 1440))
+
+    def test_the_first_view_is_light_and_quick(self):
+        with Played(1000) as lab:
+            self.browser.go("about:blank")
+            self.browser.traffic()
+            self.browser.size(1440)
+            begun = time.monotonic()
+            self.show(lab, "now")
+            self.browser.wait("document.querySelectorAll('.slice').length")
+            took = time.monotonic() - begun
+            shown = self.browser.run(
+                "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
+            )
+            received = sum(
+                message["params"]["encodedDataLength"]
+                for message in self.browser.traffic()
+                if message["method"] in ("Network.loadingFinished", "Network.dataReceived")
+                and message["params"].get("encodedDataLength", -1) > 0
+            )
+            print(f"\nfirst paint {shown:.0f} ms, slices {took:.2f} s, {received / 1000:.0f} kB")
+            self.assertLess(received, FIRST_VIEW_BYTES)
+            # CI's machine may be busy; by hand it is less than a second.
+            self.assertLess(took, float(os.environ.get("TENDRIL_FIRST_VIEW_S", "5")))
+
+    def test_hostile_names_are_text(self):
+        with Played(9, "hostile", 8) as lab:
+            number = lab.page.get("leases")["leases"]
+            for view in (*VIEWS, f"leases/{number[1]['id']}", f"leases/{number[5]['id']}"):
+                self.show(lab, view)
+                time.sleep(0.3)
+                self.assertFalse(self.browser.run("return Boolean(window.pwned)"), view)
+                self.assertFalse(
+                    self.browser.run(
+                        "return document.querySelector('main script, main img, [onerror]') !== null"
+                    )
+                )
+                self.browser.size(400)
+                wide = self.browser.run(
+                    "return document.documentElement.scrollWidth - window.innerWidth"
+                )
+                self.assertLessEqual(wide, 1, view)
+                self.browser.size(1440)
+            self.browser.picture(PICTURES / "hostile.png")
+            self.settle(lab)
+
+    def test_by_keyboard_alone(self):
+        browser = self.browser
+        browser.size(1440)
+        with Played(3) as lab:
+            self.show(lab, "servers")
+            browser.wait("document.querySelector('.server-rows button')")
+            focused = "document.activeElement.getAttribute('aria-label') || ''"
+            for _ in range(40):
+                browser.press(TAB)
+                if browser.run("return " + focused).startswith("Drain"):
+                    break
+            name = browser.run("return " + focused).split(" ")[1]
+            outline = browser.run("return getComputedStyle(document.activeElement).outlineStyle")
+            self.assertNotEqual(outline, "none")
+            browser.press(ENTER)
+            browser.wait("document.querySelector('dialog[open]')")
+            browser.press(*"fans", ENTER)
+            eventually(lambda: lab.page.get(f"servers/{name}")["draining"], 10, "the drain")
+            browser.wait("document.querySelector('.chip[data-state=draining]')")
+            self.settle(lab)
+
+
+class Cost(unittest.TestCase):
+    def test_an_update_of_a_thousand_servers_costs_little(self):
+        """What the scheduler takes with a viewer, less what it takes without."""
+        with Played(1000) as lab:
+            pid = lab.pool.pid
+
+            def taken(seconds):
+                before, begun = processor_seconds(pid), time.monotonic()
+                time.sleep(seconds)
+                return (processor_seconds(pid) - before) / (time.monotonic() - begun)
+
+            alone = taken(6)
+            with lab.page.stream("servers=1&queue=1&window=1-30") as stream:
+                first = stream.next()
+                self.assertEqual(len(first["servers"]), 1000)
+                whole, begun, before = stream.bytes, time.monotonic(), processor_seconds(pid)
+                updates = 0
+                while time.monotonic() - begun < 8:
+                    stream.next()
+                    updates += 1
+                seen = (processor_seconds(pid) - before) / (time.monotonic() - begun)
+                each = (stream.bytes - whole) / updates
+            print(
+                f"\nthe page takes {100 * (seen - alone):.1f} % of a processor beside "
+                f"{100 * alone:.1f} %; {whole / 1000:.0f} kB at first, {each / 1000:.0f} kB a "
+                "second"
+            )
+            self.assertGreaterEqual(updates, 6)
+            self.assertLess(seen - alone, float(os.environ.get("TENDRIL_PAGE_COST", "0.05")))
+
+
+if __name__ == "__main__":
+    unittest.main()
