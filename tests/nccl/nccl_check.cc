@@ -150,7 +150,7 @@ class Rank {
   void call_in_graph(const Case& one) {
     CUgraph graph;
     CUgraphExec ready;
-    CHECK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CHECK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
     call(one);
     CHECK(cuStreamEndCapture(stream_, &graph));
     CHECK(cuGraphInstantiateWithFlags(&ready, graph, 0));

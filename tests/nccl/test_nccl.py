@@ -3,6 +3,7 @@
 the model, what is answered beside results, and small training steps. The same programs run on GPUs
 with NCCL; that keeps the double honest."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,7 @@ import model
 BUILD = pathlib.Path(os.environ.get("TENDRIL_BUILD_DIR", "build/dev")).resolve()
 FOLDER = pathlib.Path(__file__).resolve().parent
 CHECK = BUILD / "bin" / "programs" / "nccl_check"
+BENCH = BUILD / "bin" / "programs" / "nccl_bench"
 LIBRARIES = {"libcuda.so.1": "libtendril-softgpu.so", "libnccl.so.2": "libtendril-softnccl.so"}
 SANITIZED = CHECK.exists() and any(
     library in CHECK.read_bytes() for library in (b"libtsan", b"libasan")
@@ -31,9 +33,10 @@ class Native(unittest.TestCase):
         for name, file in LIBRARIES.items():
             os.symlink(BUILD / "lib" / file, os.path.join(cls.folder.name, name))
 
-    def run_program(self, *command, **variables):
+    def run_program(self, *command, told="", **variables):
         done = subprocess.run(
             [str(word) for word in command],
+            input=told,
             capture_output=True,
             text=True,
             timeout=120,
@@ -87,6 +90,35 @@ class Results(Native):
         status, output = self.run_program(CHECK, table, "group", TENDRIL_SOFTNCCL_FLIP=7)
         self.assertEqual(status, 1, output)
         self.assertIn(" 1 wrong", output)
+
+
+class Bench(Native):
+    """tools/gpu/servers.py relies on what it says."""
+
+    FUNCTIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv")
+
+    def measured(self, mode, orders, **variables):
+        status, output = self.run_program(BENCH, mode, 2, told="\n".join(orders), **variables)
+        self.assertEqual(status, 0, output)
+        return [json.loads(line[6:]) for line in output.splitlines() if line.startswith("meter ")]
+
+    def test_every_function_is_timed_and_right(self):
+        for mode in ("group", "threads", "processes"):
+            functions = self.FUNCTIONS + (("copy",) if mode == "group" else ())
+            orders = [f"measure {name} 4096 0.001" for name in functions]
+            orders += [f"measure {name} 4096 0.001 graph" for name in self.FUNCTIONS]
+            with self.subTest(mode=mode):
+                answers = self.measured(mode, ["init", *orders, "end"])
+                self.assertEqual(len(answers), len(orders) + 3)
+                for answer in answers[2:-1]:
+                    self.assertEqual(answer["wrong"], 0, answer)
+                    self.assertEqual(len(answer["blocks"]), 5, answer)
+
+    def test_a_wrong_bit_is_counted(self):
+        # So short that every block is one call: the last of 12 calls of two ranks is looked at.
+        orders = ["init", "measure all_reduce 4096 1e-9"]
+        answers = self.measured("group", orders, TENDRIL_SOFTNCCL_FLIP=24)
+        self.assertEqual(answers[-1]["wrong"], 1, answers)
 
 
 class Model(unittest.TestCase):

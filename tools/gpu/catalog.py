@@ -39,9 +39,19 @@ GROUPS = [
     "sealed",
     "pauses",
     "more",
+    "servers",
 ]
 # Minutes of the GPU alone, and what few machines have.
-ON_REQUEST = {"shares", "speed", "network", "security", "sealed", "pauses", "more"}
+ON_REQUEST = {
+    "shares",
+    "speed",
+    "network",
+    "security",
+    "sealed",
+    "pauses",
+    "more",
+    "servers",
+}
 BUILT_GROUPS = {
     "runtime",
     "libraries",

@@ -34,6 +34,7 @@ import pauses
 import report
 import sealed
 import security
+import servers
 import shares
 import sides as side_room
 import speed
@@ -41,8 +42,14 @@ import speed
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Groups that need the GPU for themselves and have a function of their own.
-OWN_SERVERS = {"shares", "security", "sealed", "pauses"}
-ALONE = {"network": network, "security": security, "sealed": sealed, "pauses": pauses}
+OWN_SERVERS = {"shares", "security", "sealed", "pauses", "servers"}
+ALONE = {
+    "network": network,
+    "security": security,
+    "sealed": sealed,
+    "pauses": pauses,
+    "servers": servers,
+}
 
 
 def options():

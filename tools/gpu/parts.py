@@ -38,6 +38,8 @@ PARTS = {
         "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "
         "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU"
     ),
+    # Two GPUs of one host as two servers, NCCL over sockets.
+    "servers": "--only servers --gpus 2 --budget 580",
     "two-shares": "--only shares --gpus 2 --match two-gpus --share-seconds 6 --budget 120",
 }
 

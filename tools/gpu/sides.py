@@ -224,7 +224,12 @@ class Side:
         ]
 
     def environment_for(self, extra, stats):
-        env = {k: v for k, v in self.environment.items() if not k.startswith("TENDRIL_")}
+        software = "TENDRIL_SOFTGPU_" if not self.servers else None
+        env = {
+            name: value
+            for name, value in self.environment.items()
+            if not name.startswith("TENDRIL_") or software and name.startswith(software)
+        }
         for name, value in extra.items():
             if name in ("LD_LIBRARY_PATH", "PYTHONPATH") and env.get(name):
                 value = env[name] + ":" + value

@@ -21,12 +21,12 @@ class Memory(ctypes.Structure):
 
 
 class Gpu:
-    """What NVML says of the first GPU's memory."""
+    """What NVML says of a GPU's memory."""
 
-    def __init__(self, library):
+    def __init__(self, library, index=0):
         self.nvml, self.device = ctypes.CDLL(library), ctypes.c_void_p()
         code = self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(
-            0, ctypes.byref(self.device)
+            index, ctypes.byref(self.device)
         )
         if code != 0:
             raise RuntimeError(f"NVML answers {code}")

@@ -66,6 +66,7 @@ class SameProcessors:
 
     def __init__(self):
         self.anywhere = os.sched_getaffinity(0)
+        self.first = 0  # how many processors other ranks of the program have
 
     def threads(self):
         found = [(0, 1)]
@@ -83,7 +84,8 @@ class SameProcessors:
     def __enter__(self):
         if len(self.anywhere) >= 8:  # with few, everybody would wait for everybody
             for thread, place in self.threads():
-                os.sched_setaffinity(thread, {sorted(self.anywhere)[-place]})
+                chosen = sorted(self.anywhere)[-place - self.first]
+                os.sched_setaffinity(thread, {chosen})
 
     def __exit__(self, *_):
         for thread, _ in self.threads():
@@ -166,7 +168,7 @@ class Meter:
     def serve(self):
         """Until stdin ends. An error is reported and costs its workload only."""
         self.say("hello", {"seconds": time.time() - STARTED})
-        for line in sys.stdin:
+        for line in self.commands_of():
             words = line.split()
             try:
                 answer = self.commands[words[0]](*words[1:])
@@ -178,6 +180,9 @@ class Meter:
                     )
                 }
             self.say(line.strip(), answer)
+
+    def commands_of(self):
+        return sys.stdin
 
     @staticmethod
     def say(what, answer):
