@@ -14,6 +14,15 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
+def remove_leftovers():
+    """Of tests that were killed. With a network its lines go, too."""
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
+    for name in (line.split()[0] for line in names.stdout.splitlines() if line.split()):
+        owner = name[len("tendril-") :]
+        if name.startswith("tendril-") and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
 def is_allowed():
     name = f"tendril-try-{os.getpid()}"
     try:
@@ -35,6 +44,7 @@ class Elsewhere:
         self.addresses = [f"{network}.2" for network in self.networks]
 
     def __enter__(self):
+        remove_leftovers()
         ip("netns", "add", self.name)
         self.there("link", "set", "lo", "up")
         for line, network in zip(self.lines, self.networks):
