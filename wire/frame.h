@@ -46,6 +46,7 @@ enum class FrameKind : uint16_t {
       10,  // body: u64, the number of calls that the worker has run, without bulk data and goodbyes
   // no body. Since the client last asked, GPUs have written host memory that the worker mirrors
   kMemoryWritten = 11,
+  kNews = 12,  // the API's own: something that its client wants to know without asking
 };
 
 // A client is at most this many calls ahead of its worker. Otherwise a program that never waits

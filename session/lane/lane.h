@@ -39,8 +39,9 @@ class LaneEvents {
                         size_t bytes) = 0;  // a host function: run it, then answer with a call
   virtual bool awaits_callbacks() = 0;      // may a callback come? Then some thread must receive
   virtual void sticky_error(int32_t result, const char* text, size_t bytes) = 0;
-  virtual void memory_written() = 0;               // GPUs wrote host memory: ask which
-  virtual void lost(const base::Status& why) = 0;  // exactly once
+  virtual void memory_written() = 0;  // GPUs wrote host memory: ask which
+  virtual void news(const uint8_t* /*body*/, size_t /*bytes*/) {}  // the API's own
+  virtual void lost(const base::Status& why) = 0;                  // exactly once
 };
 
 // A reply. `body` stays valid until the same thread's next wait on the same lane.
@@ -94,6 +95,8 @@ class Lane {
   // Sends pending calls and waits for the reply. Any number of threads may wait. One of them
   // receives for all.
   virtual Reply wait(uint32_t reply_id) = 0;
+  // Whether wait would return at once. For threads that wait on several lanes: they pump each.
+  virtual bool answered(uint32_t reply_id) = 0;
   // Handles frames that have already arrived, without waiting. For threads that poll (event
   // queries) and for idle times.
   virtual void pump() = 0;

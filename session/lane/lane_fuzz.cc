@@ -32,6 +32,7 @@ struct Events : session::LaneEvents {
     use(reinterpret_cast<const uint8_t*>(text), bytes);
   }
   void memory_written() override { ++sum; }
+  void news(const uint8_t* body, size_t bytes) override { use(body, bytes); }
   void lost(const base::Status&) override {
     if (++losses > 1) abort();
   }

@@ -95,6 +95,7 @@ class LaneImpl final : public Lane {
   uint32_t new_reply_id() override;
   void expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) override;
   Reply wait(uint32_t reply_id) override;
+  bool answered(uint32_t reply_id) override;
   void pump() override;
   void flush() override { flush_until(-1); }
   uint64_t new_transfer_id() override {

@@ -129,6 +129,13 @@ Reply LaneImpl::wait(uint32_t reply_id) {
   return answer;
 }
 
+bool LaneImpl::answered(uint32_t reply_id) {
+  if (abandoned_ || is_lost()) return true;
+  Locked locked(state_lock_);
+  PendingReply* reply = find_reply(reply_id);
+  return reply == nullptr || reply->waiter.state.load(std::memory_order_acquire) == Waiter::kDone;
+}
+
 bool LaneImpl::try_lead() {
   uint32_t expected = 0;
   if (leading_.load(std::memory_order_relaxed) != 0 ||
@@ -353,6 +360,9 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
       return true;
     case wire::FrameKind::kError:
       events_->sticky_error(header.result, text, bytes);
+      return true;
+    case wire::FrameKind::kNews:
+      events_->news(body, bytes);
       return true;
     case wire::FrameKind::kMemoryWritten:
       if (bytes != 0) return violation("a frame with a body that has none");

@@ -225,6 +225,34 @@ TEST_P(LaneTest, TellsOfWrittenMemoryBeforeTheReply) {
   EXPECT_TRUE(s.call(kEcho, "").lost);
 }
 
+TEST_P(LaneTest, AThreadMaySeeWhetherAnAnswerHasCome) {
+  TestSession s(GetParam(), 0);
+  const uint32_t id = s.lane->new_reply_id();
+  ASSERT_NE(s.lane->begin(kEcho, 0, 0, id), nullptr);
+  s.lane->commit();
+  EXPECT_FALSE(s.lane->answered(id));  // nobody has received
+  s.lane->flush();
+  for (int i = 0; i < 1000 && !s.lane->answered(id); ++i) {
+    s.lane->pump();
+    usleep(1000);
+  }
+  EXPECT_TRUE(s.lane->answered(id));
+  EXPECT_FALSE(s.lane->wait(id).lost);
+}
+
+TEST_P(LaneTest, TellsNewsBeforeTheReplyAndToWhoeverLooks) {
+  TestSession s(GetParam(), 0);
+  s.service->push(wire::FrameKind::kNews, 0, "one", 3);
+  ASSERT_FALSE(s.call(kEcho, "").lost);
+  EXPECT_EQ(s.events.told, "one");
+  s.service->push(wire::FrameKind::kNews, 0, "two", 3);
+  for (int i = 0; i < 1000 && s.events.told != "onetwo"; ++i) {
+    s.lane->pump();
+    usleep(1000);
+  }
+  EXPECT_EQ(s.events.told, "onetwo");
+}
+
 // Many deliveries and no reader: the worker blocks on its replies, the client on its calls. The
 // client must read.
 TEST_P(LaneTest, FloodOfDeliveriesDoesNotDeadlock) {

@@ -65,12 +65,15 @@ struct TestEvents : LaneEvents {
   void callback(const uint8_t*, size_t) override { ++callbacks; }
   void sticky_error(int32_t result, const char*, size_t) override { sticky = result; }
   void memory_written() override { ++writes; }
+  void news(const uint8_t* body, size_t bytes) override {
+    told.append(reinterpret_cast<const char*>(body), bytes);
+  }
   void lost(const base::Status& status) override {
     why = status;
     ++lost_count;
   }
   uint64_t begin = 0, end = 0;
-  std::string output_text;
+  std::string output_text, told;
   std::atomic<uint64_t> delivered_bytes{0};
   std::atomic<bool> awaited{false};
   std::atomic<int> callbacks{0}, sticky{0}, writes{0}, lost_count{0};
