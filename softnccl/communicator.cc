@@ -69,6 +69,9 @@ Communicator::~Communicator() {
     ContextScope current(place_.context);
     for (CUevent event : {joined, launched})
       if (event != nullptr) driver()->event_destroy(event);
+    RelaxedScope relaxed;
+    buffers_.free();
+    line_buffers_.free();
   }
   end_staging(place_.context);
   if (place_.retained) driver()->primary_release(place_.device);
@@ -81,7 +84,14 @@ ncclResult_t Communicator::prepare() {
     if (ncclResult_t bad =
             driver_error(driver()->event_create(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"))
       return bad;
+  if (ncclResult_t bad = buffers_.allocate(uint64_t{knobs().buffer_mb} << 20)) return bad;
   return mesh_.listen();
+}
+
+ncclResult_t Communicator::prepare_lines() {
+  ContextScope current(place_.context);
+  RelaxedScope relaxed;
+  return line_buffers_.map(uint64_t{knobs().peer_mb} << 20, place_.device);
 }
 
 ncclResult_t Communicator::meet(const ncclUniqueId& id) {
@@ -111,6 +121,7 @@ ncclResult_t Communicator::state() const {
 void Communicator::set_state(ncclResult_t state) {
   std::lock_guard guard(lock_);
   if (state_ == ncclSuccess || state_ == ncclInProgress) state_ = state;
+  changed_.notify_all();  // who finishes waits no more for what has failed
 }
 
 ncclResult_t Communicator::ready() const {

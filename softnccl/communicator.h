@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "softnccl/buffers.h"
 #include "softnccl/mesh.h"
 #include "softnccl/operation.h"
 
@@ -41,7 +42,8 @@ class Communicator {
   // The meeting of all ranks; or a place among those that a parent has gathered.
   ncclResult_t meet(const ncclUniqueId& id);
   ncclResult_t settle(int rank, std::vector<Member> members);
-  ncclResult_t prepare();  // before either
+  ncclResult_t prepare();        // before either
+  ncclResult_t prepare_lines();  // before data goes to others
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -88,6 +90,7 @@ class Communicator {
 
  private:
   const Place place_;
+  Buffers buffers_, line_buffers_;
   int rank_;
   int ranks_;
   const bool blocking_;

@@ -10,9 +10,8 @@ namespace tendril::softnccl {
 namespace {
 
 void* library() {
-  // A worker has opened the software GPU by its path. A program without Tendril has it under the
-  // driver's name.
-  for (const char* name : {"libtendril-softgpu.so", "libcuda.so.1"})
+  // As NCCL does. A worker whose libcuda.so.1 is not there has opened the software GPU by its path.
+  for (const char* name : {"libcuda.so.1", "libtendril-softgpu.so"})
     // structure: allow dlopen: only asks for what is there
     if (void* found = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return found;
   // structure: allow dlopen: as NCCL does, for a program that calls it first

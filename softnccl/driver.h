@@ -21,6 +21,13 @@ namespace tendril::softnccl {
   X(primary_release, cuDevicePrimaryCtxRelease_v2)   \
   X(allocate, cuMemAlloc_v2)                         \
   X(deallocate, cuMemFree_v2)                        \
+  X(physical_create, cuMemCreate)                    \
+  X(physical_release, cuMemRelease)                  \
+  X(range_reserve, cuMemAddressReserve)              \
+  X(range_free, cuMemAddressFree)                    \
+  X(map, cuMemMap)                                   \
+  X(unmap, cuMemUnmap)                               \
+  X(access, cuMemSetAccess)                          \
   X(host_allocate, cuMemHostAlloc)                   \
   X(host_deallocate, cuMemFreeHost)                  \
   X(copy, cuMemcpyAsync)                             \

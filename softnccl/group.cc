@@ -49,8 +49,9 @@ ncclResult_t make(const Making& making) {
 }
 
 ncclResult_t connect(const CommunicatorPtr& communicator, const std::vector<int>& peers) {
-  const ncclResult_t result =
-      communicator->mesh().connect(Purpose::kData, peers, communicator->stop());
+  ncclResult_t result = communicator->prepare_lines();
+  if (result == ncclSuccess)
+    result = communicator->mesh().connect(Purpose::kData, peers, communicator->stop());
   // A line that could not be made is an error of the communicator, as a lost one is.
   if (result != ncclSuccess && !communicator->stop().raised()) communicator->set_state(result);
   return result;

@@ -69,6 +69,8 @@ Knobs read_knobs(const std::function<const char*(const char*)>& variable, std::s
   take("QUEUE", UINT32_MAX, &read.queue);
   take("LOSE", UINT64_MAX, &read.lose);
   take("FLIP", UINT64_MAX, &read.flip);
+  take("BUFFER_MB", 1 << 20, &read.buffer_mb);
+  take("PEER_MB", 1 << 20, &read.peer_mb);
   if (read.queue == 0) read.queue = 1;
   if (const char* text = variable("ADDRESS")) {
     in_addr parsed{};

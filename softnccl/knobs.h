@@ -25,6 +25,8 @@ struct Knobs {
   uint32_t queue = 1024;  // launches of a communicator that may be under way
   uint64_t lose = 0;      // 0: none
   uint64_t flip = 0;
+  uint32_t buffer_mb = 0;  // of GPU memory, for each communicator
+  uint32_t peer_mb = 0;    // more of it, when a communicator connects to others
   std::vector<Failure> failures;
 };
 

@@ -81,3 +81,19 @@ def charged(uses, operations):
         for operation in needed:
             if use == "charged" and operation not in operations:
                 yield f"{name}: the handler of {operation} does not charge the slice"
+
+
+# Machine code lies in the reserve for code, and the nodes that a launched graph allocates with are
+# refused when they are made.
+PASSED_TO_NCCL = re.compile(r"cu(Module|Library|KernelGetFunction|GraphLaunch)")
+
+
+def passed_to_nccl(uses, source):
+    """The operator's NCCL gets the driver's functions, except those in the lists of `source`. None
+    that takes memory may be left to it."""
+    ours = set(re.findall(r"\bX\((cu\w+)\)", source))
+    for name, (use, _) in sorted(uses.items()):
+        if use not in ("charged", "host", "context") or PASSED_TO_NCCL.match(name):
+            continue
+        if name not in ours:
+            yield f"{name} takes memory: charge or refuse it in worker/nccl/driver/calls.cc"

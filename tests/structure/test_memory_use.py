@@ -46,8 +46,18 @@ class Tree(CheckCase):
         sources = [path.read_text() for path in sorted((tree.ROOT / "worker/cuda").rglob("*.cc"))]
         self.clean(rules.charged(self.uses, rules.charging(sources)))
 
+    def test_what_nccl_may_call_is_charged_too(self):
+        source = (tree.ROOT / "worker/nccl/driver/calls.cc").read_text()
+        self.clean(rules.passed_to_nccl(self.uses, source))
+
 
 class Rules(CheckCase):
+    def test_passed_to_nccl(self):
+        uses = {"cuA": ("charged", ["take"]), "cuB": ("host", []), "cuModuleLoad": ("charged", [])}
+        uses["cuFree"] = ("none", [])
+        self.finds(rules.passed_to_nccl(uses, "  X(cuA) \\\n"), ["cuB takes memory"])
+        self.clean(rules.passed_to_nccl(uses, "  X(cuA)  X(cuB)"))
+
     def test_parse(self):
         uses, problems = rules.parse(
             "# c\ncuA none\ncuB charged take more\ncuC uncharged : small\n"

@@ -19,6 +19,8 @@ namespace tendril::worker {
 class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
+  // Another one on the same account, for a thread of its own. It makes nobody give memory up.
+  Charge beside() const { return {assignment_, accounting_}; }
 
   // Charges `bytes`. False: that would exceed the quota, and the call must answer "out of memory".
   // Before it refuses, it has memory that is kept for later given back to the driver (on_shortage).

@@ -17,6 +17,7 @@
 #include "gpu/inventory.h"
 #include "gpu/monitor.h"
 #include "gpu/nccl/library.h"
+#include "gpu/nccl/substitute.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
 #include "worker/process/control.h"
@@ -169,6 +170,7 @@ Confinement confinement(const Arguments& arguments) {
   std::vector<std::string> libraries = {arguments.driver, arguments.monitor_library,
                                         arguments.nccl_place};
   for (const gpu::NcclFile& file : arguments.nccl) libraries.push_back(file.path);
+  if (!arguments.nccl.empty()) libraries.push_back(gpu::nccl_driver_path());
   for (const std::string& library : libraries) {
     const size_t end = library.rfind('/');
     if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));

@@ -10,8 +10,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kLocalIncluded = 1024;      // of each thread's local memory, in every context
-constexpr uint64_t kStreamBytes = 560u << 10;  // measured on an H100
+constexpr uint64_t kLocalIncluded = 1024;  // of each thread's local memory, in every context
 // --code-memory covers the driver's objects, as long as there are few.
 constexpr uint64_t kStreamsInReserve = 32, kGraphBytesInReserve = 8u << 20;
 constexpr size_t kLaunchedMax = 1u << 16;
