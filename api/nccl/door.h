@@ -26,6 +26,8 @@ struct Door {
   // `text`: what went wrong, for people.
   uint32_t (*run)(const Element* work, size_t count, const void* extra, size_t extra_bytes,
                   void* id, char* text, size_t text_bytes);
+  // What the worker has told of the communicator: ncclSuccess, or how it failed. No round trip.
+  uint32_t (*failure)(int32_t device, uint64_t communicator);
   // What NCCL says of the communicator now. With ncclSuccess also the rank, and how many there are.
   uint32_t (*state)(int32_t device, uint64_t communicator, int32_t* rank, int32_t* ranks);
   uint32_t (*abort)(int32_t device, uint64_t communicator);

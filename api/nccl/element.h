@@ -58,6 +58,14 @@ struct Element {
 };
 static_assert(sizeof(Element) == 112);
 
+// What a worker tells unasked (wire::FrameKind::kNews): a communicator has failed.
+struct Failure {
+  uint64_t communicator = 0;
+  uint32_t state = 0;  // ncclResult_t
+  uint32_t unused = 0;
+};
+static_assert(sizeof(Failure) == 16);
+
 inline constexpr uint32_t kUniqueIdBytes = 128;
 // Of NCCL 2.32. What later versions add is left to the server.
 inline constexpr uint32_t kConfigBytesMax = 120, kCollConfigBytesMax = 72;

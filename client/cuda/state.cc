@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "api/nccl/element.h"
 #include "client/common/log.h"
 #include "client/cuda/stream/callback.h"
 
@@ -73,6 +74,13 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
     log_once(LogLevel::kError, "server %s: %.*s", endpoint.c_str(), static_cast<int>(bytes), text);
   }
   for (Device* device : devices) note(device->primary, static_cast<CUresult>(result));
+}
+
+void Session::news(const uint8_t* body, size_t bytes) {
+  api::nccl::Failure failure;
+  if (bytes != sizeof failure) return;
+  memcpy(&failure, body, sizeof failure);
+  nccl_failures.add(failure.communicator, failure.state);
 }
 
 void Session::lost(const base::Status& why) { tell_lost(why, "CUDA_ERROR_DEVICE_UNAVAILABLE"); }

@@ -21,6 +21,7 @@
 #include "client/cuda/memory/device_heap.h"
 #include "client/cuda/memory/freed_blocks.h"
 #include "client/cuda/memory/range_map.h"
+#include "client/cuda/nccl/failures.h"
 #include "client/cuda/object.h"
 #include "client/cuda/observe/stats.h"
 
@@ -121,6 +122,7 @@ class Session final : public core::Calls<Results> {
   uint8_t server_id[16] = {};
   std::atomic<bool> server_known{false};
   std::atomic<bool> nccl_open{false};   // the worker has opened NCCL for it (nccl/door.cc)
+  NcclFailures nccl_failures;           // that the worker has told of
   std::atomic<uint64_t> code_bytes{0};  // of images that the server's store did not have
   FreedBlocks freed;                    // blocks whose frees the worker does not know yet
   DeviceHeap heap;                      // what the program's device memory is cut from
@@ -139,6 +141,7 @@ class Session final : public core::Calls<Results> {
   bool awaits_callbacks() override;
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
+  void news(const uint8_t* body, size_t bytes) override;
   void memory_written() override { gpu_wrote.store(true, std::memory_order_release); }
   void lost(const base::Status& why) override;
   bool may_share_pages() override;

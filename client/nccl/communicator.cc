@@ -84,6 +84,19 @@ const api::nccl::Door* open_door() {
   return nullptr;
 }
 
+// Communicators of work that goes on, those that it makes included.
+void note_in_progress(const std::vector<api::nccl::Element>& work) {
+  Records& all = records();
+  const base::Locked held(all.lock);
+  for (const api::nccl::Element& element : work) {
+    for (Place* place : all.places) {
+      const uint64_t id = place->communicator.id;
+      if (id != 0 && (id == element.communicator || id == element.made))
+        place->communicator.in_progress.store(true);
+    }
+  }
+}
+
 ncclResult_t perform(const std::vector<api::nccl::Element>& work, const std::vector<uint8_t>& extra,
                      void* id) {
   const api::nccl::Door* way = door();
@@ -92,6 +105,7 @@ ncclResult_t perform(const std::vector<api::nccl::Element>& work, const std::vec
   const auto result = static_cast<ncclResult_t>(
       way->run(work.data(), work.size(), extra.data(), extra.size(), id, text, sizeof text));
   if (text[0] != 0) remember(text);
+  if (result == ncclInProgress) note_in_progress(work);
   return result;
 }
 
@@ -125,6 +139,7 @@ Communicator* create(ncclComm_t* made, int32_t device, int rank, int ranks) {
   place->communicator.rank = rank;
   place->communicator.ranks = ranks;
   place->communicator.operations.clear();
+  place->communicator.in_progress.store(false);
   *made = reinterpret_cast<ncclComm_t>(kMark | uint64_t{place->generation} << 16 | index);
   return &place->communicator;
 }

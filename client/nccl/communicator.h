@@ -3,6 +3,7 @@
 // calling thread collects, and the door to sessions. Any thread.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "api/nccl/door.h"
@@ -14,6 +15,8 @@ struct Communicator {
   uint64_t id = 0;  // on the wire; 0: this record is free
   int32_t device = 0;
   int rank = 0, ranks = 0;  // 0 ranks: from a split, not asked for yet
+  // A call without blocking may not be done: only NCCL knows the state. Any thread.
+  std::atomic<bool> in_progress{false};
   // Of operations with a scalar of the program's, by number less ncclNumOps.
   struct Operation {
     bool alive = false, on_device = false;

@@ -173,11 +173,16 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-  const Communicator* known = find(comm);
+  Communicator* known = find(comm);
   const api::nccl::Door* way = door();
   if (known == nullptr || asyncError == nullptr || way == nullptr) return ncclInvalidArgument;
-  int32_t rank = 0, ranks = 0;
-  *asyncError = static_cast<ncclResult_t>(way->state(known->device, known->id, &rank, &ranks));
+  uint32_t state = way->failure(known->device, known->id);
+  if (state == ncclSuccess && known->in_progress.load()) {
+    int32_t rank = 0, ranks = 0;
+    state = way->state(known->device, known->id, &rank, &ranks);
+    if (state != ncclInProgress) known->in_progress.store(false);
+  }
+  *asyncError = static_cast<ncclResult_t>(state);
   return ncclSuccess;
 }
 

@@ -14,6 +14,8 @@ using api::nccl::What;
 
 constexpr size_t kCallersMax = 256, kCommunicatorsMax = 4096, kRegistrationsMax = 65536;
 constexpr std::chrono::seconds kIdle{10};  // a thread whose caller is silent for so long ends
+// How often communicators are looked at. NCCL is asked for a word that it keeps.
+constexpr std::chrono::milliseconds kLookEvery{100};
 
 // A collective with what belongs to this process.
 struct Collective {
@@ -83,13 +85,15 @@ struct Communicators::Group {
   }
 };
 
-Communicators::Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver)
-    : library_(std::move(library)), driver_(driver) {}
+Communicators::Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver,
+                             Tell tell)
+    : library_(std::move(library)), driver_(driver), tell_(std::move(tell)) {}
 
 Communicators::~Communicators() {
   Hold hold(mutex_);
   ending_ = true;
   for (const auto& [number, caller] : callers_) caller->woken.notify_all();
+  ended_.notify_all();  // the watcher
   ended_.wait(hold, [this] { return threads_ == 0; });
 }
 
@@ -158,8 +162,15 @@ Answer Communicators::perform(const Job& job) {
   }
   for (const auto& [operation, comm] : group.operations)
     library_->ncclRedOpDestroy(operation, comm);
-  if (answer.result == ncclSuccess || answer.result == ncclInProgress) return answer;
+  if (answer.result == ncclSuccess || answer.result == ncclInProgress) {
+    begun(group.made);
+    return answer;
+  }
   for (const uint64_t id : group.made) forget(id);
+  for (const Work& work : job.work) {
+    const auto known = find(work.element.communicator);
+    if (known != nullptr) ask(work.element.communicator, known.get(), ncclSuccess);
+  }
   const char* text =
       library_->ncclGetLastError != nullptr ? library_->ncclGetLastError(nullptr) : nullptr;
   if (text != nullptr) answer.text.assign(text, strnlen(text, 1024));
@@ -192,7 +203,7 @@ ncclResult_t Communicators::give(const Work& work, const std::string& extra, Gro
       return delist(work, found.get(), comm);
     case What::kFinalize:
     case What::kDestroy:
-      return end(work, comm);
+      return end(work, found.get(), comm);
     default:
       return collective(work, extra, comm, group);
   }
@@ -286,11 +297,12 @@ ncclResult_t Communicators::delist(const Work& work, Communicator* communicator,
   return library_->ncclCommDeregister(comm, handle);
 }
 
-ncclResult_t Communicators::end(const Work& work, ncclComm_t comm) {
+ncclResult_t Communicators::end(const Work& work, Communicator* communicator, ncclComm_t comm) {
   if (work.element.what == What::kFinalize) {
     return library_->ncclCommFinalize != nullptr ? library_->ncclCommFinalize(comm)
                                                  : ncclInvalidUsage;
   }
+  about_to_end(communicator);
   const ncclResult_t result = library_->ncclCommDestroy(comm);
   forget(work.element.communicator);
   return result;
@@ -316,14 +328,64 @@ ncclResult_t Communicators::collective(const Work& work, const std::string& extr
 
 ncclResult_t Communicators::state(uint64_t communicator, int* rank, int* ranks) {
   const std::shared_ptr<Communicator> found = find(communicator);
-  ncclComm_t comm = found != nullptr ? __atomic_load_n(&found->comm, __ATOMIC_ACQUIRE) : nullptr;
-  if (comm == nullptr) return found != nullptr ? ncclInProgress : ncclInvalidArgument;
+  if (found == nullptr) return ncclInvalidArgument;
+  const ncclResult_t state = ask(communicator, found.get(), ncclInProgress);
+  if (state != ncclSuccess) return state;
+  const std::lock_guard<std::mutex> hold(found->asking);
+  if (found->ended) return ncclSuccess;
+  if (library_->ncclCommUserRank != nullptr) library_->ncclCommUserRank(found->comm, rank);
+  if (library_->ncclCommCount != nullptr) library_->ncclCommCount(found->comm, ranks);
+  return ncclSuccess;
+}
+
+ncclResult_t Communicators::ask(uint64_t id, Communicator* communicator, ncclResult_t otherwise) {
+  const std::lock_guard<std::mutex> hold(communicator->asking);
+  ncclComm_t comm = __atomic_load_n(&communicator->comm, __ATOMIC_ACQUIRE);
+  if (comm == nullptr || communicator->ended) return otherwise;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t result = library_->ncclCommGetAsyncError(comm, &state);
-  if (result != ncclSuccess || state != ncclSuccess) return result != ncclSuccess ? result : state;
-  if (library_->ncclCommUserRank != nullptr) library_->ncclCommUserRank(comm, rank);
-  if (library_->ncclCommCount != nullptr) library_->ncclCommCount(comm, ranks);
-  return ncclSuccess;
+  if (result != ncclSuccess) return result;
+  if (state == ncclSuccess || state == ncclInProgress || communicator->told) return state;
+  communicator->told = true;
+  tell_(id, state);
+  return state;
+}
+
+void Communicators::begun(const std::vector<uint64_t>& made) {
+  for (const uint64_t id : made) {
+    const std::shared_ptr<Communicator> found = find(id);
+    if (found == nullptr) continue;
+    const std::lock_guard<std::mutex> hold(found->asking);
+    found->begun = true;
+  }
+}
+
+void Communicators::about_to_end(Communicator* communicator) {
+  const std::lock_guard<std::mutex> hold(communicator->asking);
+  communicator->ended = true;
+}
+
+// While there are communicators. One that is being made is left alone: if that fails, NCCL frees
+// it, and the caller is told.
+void Communicators::watch() {
+  Hold hold(mutex_);
+  while (!ending_ && !all_.empty()) {
+    ended_.wait_for(hold, kLookEvery, [this] { return ending_; });
+    const auto all = all_;
+    hold.unlock();
+    for (const auto& [id, communicator] : all) {
+      bool begun = false;
+      {
+        const std::lock_guard<std::mutex> asking(communicator->asking);
+        begun = communicator->begun;
+      }
+      if (begun) ask(id, communicator.get(), ncclSuccess);
+    }
+    hold.lock();
+  }
+  watching_ = false;
+  --threads_;
+  ended_.notify_all();
 }
 
 void Communicators::abort(uint64_t communicator, std::function<void(ncclResult_t)> done) {
@@ -335,6 +397,7 @@ void Communicators::abort(uint64_t communicator, std::function<void(ncclResult_t
     ++threads_;
   }
   std::thread([this, found, comm, communicator, done = std::move(done)] {
+    about_to_end(found.get());
     driver_->cuCtxSetCurrent(found->context);
     const ncclResult_t result = library_->ncclCommAbort(comm);
     forget(communicator);
@@ -364,6 +427,11 @@ std::shared_ptr<Communicators::Communicator> Communicators::add(uint64_t id, CUc
   if (!fresh) return nullptr;
   place->second = std::make_shared<Communicator>();
   place->second->context = context;
+  if (!watching_) {
+    watching_ = true;
+    ++threads_;
+    std::thread([this] { watch(); }).detach();
+  }
   return place->second;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicators of one session, and the threads that call NCCL for it. NCCL's calls wait for
 // other ranks, so none runs on the executor. Each thread of the program that calls NCCL has a
-// thread here. It waits for each answer, so its calls keep their order. Any thread.
+// thread here. It waits for each answer, so its calls keep their order. One more thread looks
+// whether communicators have failed. Any thread.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +36,12 @@ struct Answer {
 
 class Communicators {
  public:
-  Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver);
+  // A communicator has failed, and this is its state.
+  using Tell = std::function<void(uint64_t communicator, ncclResult_t state)>;
+
+  // `tell` is called once for each communicator that fails, on any thread, and before the answer
+  // of the call that failed.
+  Communicators(std::unique_ptr<gpu::Nccl> library, const gpu::Driver* driver, Tell tell);
   // Never destroyed while calls run: a worker process ends without.
   ~Communicators();
 
@@ -57,6 +63,8 @@ class Communicators {
     ncclComm_t comm = nullptr;  // NCCL writes it while others may read it
     CUcontext context = nullptr;
     std::map<uint64_t, void*> registrations;  // by the client's number; guarded by mutex_
+    std::mutex asking;  // guards all that follows, and holds while NCCL is asked for the state
+    bool begun = false, ended = false, told = false;
   };
   struct Job {
     std::vector<Work> work;
@@ -78,22 +86,29 @@ class Communicators {
   ncclResult_t begin(const Work& work, const std::string& extra, Group* group);
   ncclResult_t split(const Work& work, const std::string& extra, ncclComm_t parent, Group* group);
   ncclResult_t shrink(const Work& work, const std::string& extra, ncclComm_t parent, Group* group);
-  ncclResult_t end(const Work& work, ncclComm_t comm);
+  ncclResult_t end(const Work& work, Communicator* communicator, ncclComm_t comm);
   ncclResult_t enlist(const Work& work, Communicator* communicator, ncclComm_t comm);
   ncclResult_t delist(const Work& work, Communicator* communicator, ncclComm_t comm);
   ncclResult_t collective(const Work& work, const std::string& extra, ncclComm_t comm,
                           Group* group);
+  // NCCL's state of it; without a communicator in NCCL: `otherwise`.
+  ncclResult_t ask(uint64_t id, Communicator* communicator, ncclResult_t otherwise);
+  void begun(const std::vector<uint64_t>& made);
+  // From now on NCCL is not asked, because it may free the communicator.
+  void about_to_end(Communicator* communicator);
+  void watch();
   std::shared_ptr<Communicator> find(uint64_t id);
   std::shared_ptr<Communicator> add(uint64_t id, CUcontext context);
   void forget(uint64_t id);
 
   const std::unique_ptr<gpu::Nccl> library_;
   const gpu::Driver* const driver_;
+  const Tell tell_;
   std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Communicator>> all_;  // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Caller>> callers_;    // guarded by mutex_
   unsigned threads_ = 0;                                   // guarded by mutex_
-  bool ending_ = false;                                    // guarded by mutex_
+  bool ending_ = false, watching_ = false;                 // guarded by mutex_
   std::condition_variable ended_;
 };
 

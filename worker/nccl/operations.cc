@@ -9,7 +9,10 @@
 #include "api/nccl/version.h"
 #include "api/nccl_handlers.gen.h"
 #include "base/text.h"
+#include "gpu/nccl/driver.h"
+#include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/scope.h"
+#include "worker/nccl/driver/calls.h"
 #include "worker/nccl/variables.h"
 
 namespace tendril::worker::nccl {
@@ -18,9 +21,10 @@ namespace {
 using api::nccl::Element;
 using api::nccl::What;
 
-// What NCCL takes for a communicator, until its allocations are counted: 544 MB for two ranks and
-// 688 MB for more were seen, without connections.
+// What NCCL takes for a communicator, where its allocations are not counted: 544 MB for two ranks
+// and 688 MB for more were seen, without connections.
 constexpr uint32_t kCommunicatorMegabytes = 1024;
+constexpr char kEstimate[] = "TENDRIL_WORKER_NCCL_MB";  // an operator's own
 
 template <typename Reply>
 void reply_to(session::Service* service, uint32_t reply_id, const Reply& reply) {
@@ -120,12 +124,18 @@ ncclResult_t Executor::open(uint32_t version, std::string* why) {
   }
   for (const gpu::NcclFile& each : libraries_) {
     if (each.version != version) continue;
+    count_memory();
     auto library = gpu::Nccl::open(each.path);
     if (!library.ok()) {
       *why = library.status().message();
       return ncclSystemError;
     }
-    communicators_ = std::make_unique<Communicators>(library.take(), &session_->driver());
+    session::Service* const service = &session_->service();
+    const auto tell = [service](uint64_t communicator, ncclResult_t state) {
+      const api::nccl::Failure failure = {communicator, static_cast<uint32_t>(state), 0};
+      service->push(wire::FrameKind::kNews, 0, &failure, sizeof failure);
+    };
+    communicators_ = std::make_unique<Communicators>(library.take(), &session_->driver(), tell);
     on_sight_.store(communicators_.get(), std::memory_order_release);
     return ncclSuccess;
   }
@@ -133,17 +143,57 @@ ncclResult_t Executor::open(uint32_t version, std::string* why) {
   return ncclInvalidUsage;
 }
 
+// From now on NCCL gets a driver that charges what it takes. A process opens one NCCL.
+void Executor::count_memory() {
+  if (memory_ != nullptr || getenv(kEstimate) != nullptr) return;
+  auto table = gpu::take_drivers_place(session_->driver(), gpu::nccl_driver_path());
+  if (!table.ok()) {
+    dprintf(session_->output().log_descriptor(),
+            "%s; communicators are charged by an estimate of %u MiB\n",
+            table.status().message().c_str(), kCommunicatorMegabytes);
+    return;
+  }
+  std::vector<CUdevice> devices;
+  for (uint32_t slot = 0; slot < session_->assignment().slice_count; ++slot)
+    devices.push_back(session_->device_of(slot));
+  memory_ = std::make_unique<Memory>(&session_->driver(), session_->charge(), &session_->host(),
+                                     std::move(devices));
+  charge_calls(*table, memory_.get(), session_->output().log_descriptor());
+}
+
+// An NCCL that has made communicators and has not come to our driver has found another way to it.
+bool Executor::counts_memory() const {
+  return memory_ != nullptr && (!any_began_ || calls_seen() != 0);
+}
+
 bool Executor::charge(uint64_t communicator, const cuda::WorkerContext* context) {
   Charge& slices = session_->charge();
   const bool has_costs = slices.context_bytes(context->slot) != 0;
-  const uint64_t bytes =
-      uint64_t{base::env_u32("TENDRIL_WORKER_NCCL_MB", has_costs ? kCommunicatorMegabytes : 0)}
-      << 20;
+  const uint64_t bytes = uint64_t{base::env_u32(kEstimate, has_costs ? kCommunicatorMegabytes : 0)}
+                         << 20;
+  const bool counts = counts_memory();
+  any_began_ = true;
+  if (counts) {
+    memory_->belongs(context->context, context->slot);
+    // Memory that is kept for later makes room for NCCL, which cannot ask for it.
+    if (bytes != 0 && slices.take(context->slot, bytes)) slices.give_back(context->slot, bytes);
+    return true;
+  }
   if (bytes == 0 || charges_.count(communicator) != 0) return true;
   const uint64_t key = slices.hold(context->slot, bytes, context);
   if (key == 0) return false;
   charges_[communicator] = key;
   return true;
+}
+
+void Executor::context_ended(CUcontext context) {
+  if (memory_ != nullptr) memory_->context_ended(context);
+}
+
+void Executor::explain_shortage(std::string* text) {
+  if (memory_ == nullptr || !memory_->had_no_room()) return;
+  *text =
+      "the slice has no memory for what NCCL takes; take a larger one (-m). NCCL says: " + *text;
 }
 
 void Executor::ended(const std::vector<uint64_t>& communicators) {
@@ -218,9 +268,12 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& requ
   const uint32_t reply_id = executor.session().call().reply_id;
   const auto done = [service, reply_id, &executor, elements](const Answer& answer) {
     executor.ended(gone_after(executor.communicators(), elements));
+    std::string text = answer.text;
+    if (answer.result != ncclSuccess && answer.result != ncclInProgress)
+      executor.explain_shortage(&text);
     wire::nccl::nccl_run_reply late;
     late.result = answer.result;
-    late.text = bytes_of(answer.text);
+    late.text = bytes_of(text);
     late.extra = bytes_of(answer.extra);
     reply_to(service, reply_id, late);
   };

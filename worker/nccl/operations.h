@@ -14,6 +14,7 @@
 #include "api/nccl_messages.gen.h"
 #include "worker/cuda/executor/executor.h"
 #include "worker/nccl/communicators.h"
+#include "worker/nccl/driver/memory.h"
 
 namespace tendril::worker::nccl {
 
@@ -26,9 +27,14 @@ class Executor {
 
   // Opens the library of that version, once. `why`: what went wrong, for people.
   ncclResult_t open(uint32_t version, std::string* why);
-  // Charges the slice for a communicator that begins in the context, and gives the charge back when
-  // the communicator has ended. False: the slice has no room.
+  // Before a communicator begins in the context. What NCCL takes for it is charged as NCCL takes it
+  // (driver/memory.h). Where that cannot be, an estimate is charged until the communicator has
+  // ended. False: the slice has no room.
   bool charge(uint64_t communicator, const cuda::WorkerContext* context);
+  // The driver has ended the context with its memory.
+  void context_ended(CUcontext context);
+  // Says so in `text` if NCCL failed because a slice had no room.
+  void explain_shortage(std::string* text);
   // Any thread. `give_back`, before the session's next call, gives back their charges.
   void ended(const std::vector<uint64_t>& communicators);
   void give_back();
@@ -49,8 +55,13 @@ class Executor {
   }
 
  private:
+  void count_memory();
+  bool counts_memory() const;
+
   cuda::Executor* const session_;
   const std::vector<gpu::NcclFile> libraries_;
+  std::unique_ptr<Memory> memory_;  // null: communicators are charged by an estimate
+  bool any_began_ = false;          // a communicator
   std::string why_;
   std::map<uint64_t, uint64_t> charges_;  // by communicator
   std::mutex mutex_;

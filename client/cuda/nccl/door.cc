@@ -14,6 +14,7 @@
 #include "api/nccl_messages.gen.h"
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/nccl/parts.h"
 
 // Exported by our libnccl.so.2. Null where the loader has found no such library.
 extern "C" __attribute__((weak)) const char ncclTendrilMark;
@@ -27,45 +28,6 @@ using api::nccl::What;
 
 // NCCL needs no call of the driver before its own.
 Process* attached_process() { return initialize() == CUDA_SUCCESS ? process() : nullptr; }
-
-// What NCCL answers where the driver or the session failed.
-ncclResult_t result_of(CUresult result) {
-  switch (result) {
-    case CUDA_SUCCESS:
-      return ncclSuccess;
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-      return ncclRemoteError;
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return ncclInvalidUsage;
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_INVALID_HANDLE:
-      return ncclInvalidArgument;
-    default:
-      return ncclUnhandledCudaError;
-  }
-}
-
-void explain(char* text, size_t bytes, const Session* session, CUresult result) {
-  if (bytes == 0) return;
-  if (result == CUDA_ERROR_NOT_SUPPORTED) {
-    snprintf(text, bytes,
-             "GPU server %s gives this program no NCCL, because the program began without "
-             "Tendril's libnccl.so.2 preloaded; start it with 'tendril run'",
-             session->endpoint.c_str());
-  } else {
-    snprintf(text, bytes, "GPU server %s answered NCCL's call with CUDA's error %d",
-             session->endpoint.c_str(), static_cast<int>(result));
-  }
-  log_once(LogLevel::kError, "%s", text);
-}
-
-// The part of a group that is one server's.
-struct Part {
-  Session* session = nullptr;
-  std::vector<Element> work;
-  uint32_t reply_id = 0;
-  bool sent = false;
-};
 
 Part& part_of(std::vector<Part>* parts, Session* session) {
   for (Part& part : *parts) {
@@ -118,37 +80,6 @@ CUresult divide(const Element* work, size_t count, std::vector<Part>* parts) {
     part_of(parts, device->session).work.push_back(element);
   }
   return CUDA_SUCCESS;
-}
-
-void send(Part* part, const void* extra, size_t extra_bytes) {
-  if (!part->session->freed.empty()) part->session->send_frees();
-  wire::nccl::nccl_run_request request;
-  request.caller = thread_serial();
-  request.work = {reinterpret_cast<const uint8_t*>(part->work.data()),
-                  part->work.size() * sizeof(Element)};
-  request.extra = {static_cast<const uint8_t*>(extra), extra_bytes};
-  part->reply_id = part->session->lane->new_reply_id();
-  part->sent = part->session->append(kNoContext, request, part->reply_id);
-  if (part->sent) part->session->lane->flush();
-}
-
-ncclResult_t await(const Part& part, void* id, char* text, size_t text_bytes) {
-  if (!part.sent) return ncclRemoteError;
-  wire::nccl::nccl_run_reply reply;
-  const CUresult outer = part.session->answer(part.reply_id, reply);
-  if (outer != CUDA_SUCCESS) {
-    explain(text, text_bytes, part.session, outer);
-    return result_of(outer);
-  }
-  const auto result = static_cast<ncclResult_t>(reply.result);
-  if (result != ncclSuccess && text_bytes != 0 && reply.text.count != 0) {
-    snprintf(text, text_bytes, "%.*s",
-             static_cast<int>(reply.text.count < 1024 ? reply.text.count : 1024),
-             reinterpret_cast<const char*>(reply.text.data));
-  }
-  if (id != nullptr && reply.extra.count == api::nccl::kUniqueIdBytes)
-    memcpy(id, reply.extra.data, api::nccl::kUniqueIdBytes);
-  return result;
 }
 
 // What the servers of this program lend, for people.
@@ -250,13 +181,7 @@ uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_
     if (opened != ncclSuccess) return opened;
   }
   for (Part& part : parts) send(&part, extra, extra_bytes);
-  ncclResult_t first = ncclSuccess;
-  for (const Part& part : parts) {
-    const ncclResult_t result = await(part, id, text, text_bytes);
-    if (first == ncclSuccess || first == ncclInProgress)
-      first = result != ncclSuccess ? result : first;
-  }
-  return first;
+  return await_all(&parts, {id, text, text_bytes});
 }
 
 int32_t current_device() {
@@ -269,6 +194,15 @@ int32_t current_device() {
 Session* session_of(int32_t ordinal) {
   const Device* device = device_of(ordinal);
   return device != nullptr && device->session->begun.load() ? device->session : nullptr;
+}
+
+// What has arrived is looked at. Nobody else may be receiving.
+uint32_t failure(int32_t device, uint64_t communicator) {
+  Session* session = session_of(device);
+  if (session == nullptr) return ncclInvalidArgument;
+  session->lane->pump();
+  if (session->lane->is_lost()) return ncclRemoteError;
+  return session->nccl_failures.find(communicator);
 }
 
 uint32_t state(int32_t device, uint64_t communicator, int32_t* rank, int32_t* ranks) {
@@ -290,7 +224,9 @@ uint32_t end_at_once(int32_t device, uint64_t communicator) {
   wire::nccl::nccl_abort_reply reply;
   request.communicator = communicator;
   const CUresult result = session->call_ahead_of_frees(kNoContext, request, reply);
-  return result == CUDA_SUCCESS ? reply.result : uint32_t{result_of(result)};
+  const bool ended_before = session->nccl_failures.forget(communicator);
+  if (result != CUDA_SUCCESS) return result_of(result);
+  return reply.result == ncclInvalidArgument && ended_before ? uint32_t{ncclSuccess} : reply.result;
 }
 
 uint32_t allocate(void** memory, size_t bytes) {
@@ -314,6 +250,7 @@ const api::nccl::Door kNcclDoor = {
     &version,
     &current_device,
     &run,
+    &failure,
     &state,
     &end_at_once,
     &allocate,

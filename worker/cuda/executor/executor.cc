@@ -405,6 +405,7 @@ void Executor::empty_context(WorkerContext* context) {
   });
   charge_.release_context(context);
   pages_.release_context(context);
+  if (collectives_ != nullptr) collectives_->context_ended(context->context);
   context_memory_->ended(context->context);
   waiters_->forget_context(context->context);
   passages_->forget_context(context->context);
