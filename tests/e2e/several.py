@@ -87,7 +87,8 @@ class ProgramTest(unittest.TestCase):
         return self.python(text, "-n", "2", server=server, **environment)
 
     def comes_to(self, process, name):
-        self.assertEqual(process.stdout.readline().strip(), name)
+        line = process.stdout.readline().strip()
+        self.assertEqual(line, name, "" if line == name else process.stdout.read())
 
     def passes(self, process, seconds=60):
         """What it printed until its end."""

@@ -28,16 +28,17 @@ class OnTwoServers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.both = [Server("--nccl", SOFTNCCL, gpus=2, warm=0) for _ in range(2)]
-        for server in cls.both:
+        cls.singles = [Server("--nccl", SOFTNCCL, gpus=1, warm=0) for _ in range(2)]
+        for server in cls.both + cls.singles:
             cls.addClassCleanup(server.stop)
         cls.folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
         cls.addClassCleanup(cls.folder.cleanup)
 
-    def passes(self, *command, servers=None):
+    def passes(self, *command, servers=None, gpus=4):
         status, output, problems = tendril(
             "run",
             "-n",
-            "4",
+            str(gpus),
             "--",
             *(str(word) for word in command),
             server=servers or self.both,
@@ -52,11 +53,32 @@ class OnTwoServers(unittest.TestCase):
         self.passes(sys.executable, FOLDER / name, *arguments)
 
     def test_ranks_in_one_call_in_threads_and_in_processes(self):
-        table = pathlib.Path(self.folder.name, "table")
-        table.write_text(model.cases(4, whole=False), encoding="ascii")
-        for mode in ("all", "threads", "nonblocking", "processes"):
+        table = self.table(4, whole=False)
+        for mode in ("all", "threads", "nonblocking", "processes", "graph"):
             with self.subTest(mode=mode):
                 self.passes(CHECK, table, mode)
+
+    def table(self, ranks, whole):
+        path = pathlib.Path(self.folder.name, f"table-{ranks}-{whole}")
+        if not path.exists():
+            path.write_text(model.cases(ranks, whole=whole), encoding="ascii")
+        return path
+
+    def test_every_function_type_operator_and_root(self):
+        self.passes(CHECK, self.table(2, whole=True), "group", gpus=2, servers=self.singles)
+
+    def test_one_server(self):
+        """Programs there keep their own NCCL. Who preloads ours gets the server's."""
+        with Server("--nccl", SOFTNCCL, gpus=2, warm=0) as one:
+            for mode in ("group", "processes"):
+                with self.subTest(mode=mode):
+                    check = ("env", f"LD_PRELOAD={OURS}", CHECK, self.table(2, whole=False), mode)
+                    self.passes(*check, servers=[one], gpus=2)
+
+    def test_sequences_of_frameworks(self):
+        for framework in ("torch", "tests"):
+            with self.subTest(framework=framework):
+                self.script("sequences.py", framework, 4)
 
     def test_scenarios(self):
         for scenario in edges.SCENARIOS:
@@ -79,11 +101,9 @@ class OnTwoServers(unittest.TestCase):
         four = [Server("--nccl", SOFTNCCL, gpus=1, warm=0) for _ in range(4)]
         for server in four:
             self.addCleanup(server.stop)
-        table = pathlib.Path(self.folder.name, "table")
-        table.write_text(model.cases(4, whole=False), encoding="ascii")
         for mode in ("all", "processes"):
             with self.subTest(mode=mode):
-                self.passes(CHECK, table, mode, servers=four)
+                self.passes(CHECK, self.table(4, whole=False), mode, servers=four)
 
     def test_training_equals_one_process(self):
         for kind in ("ddp", "fsdp", "tp"):
