@@ -307,7 +307,7 @@ CUresult Memory::allocate_in_order(CUmemoryPool pool, CUdeviceptr* address, size
   return result;
 }
 
-CUresult Memory::free_in_order(CUdeviceptr address, const Call& free) {
+CUresult Memory::free_in_order(CUdeviceptr address, const Call& give_up) {
   CUmemoryPool pool = nullptr;
   Ordered gone = {kNoSlot, 0};
   {
@@ -321,7 +321,7 @@ CUresult Memory::free_in_order(CUdeviceptr address, const Call& free) {
       ordered_.erase(found);
     }
   }
-  const CUresult result = free();
+  const CUresult result = give_up();
   if (pool != nullptr) settle(pool, 0);
   if (gone.slot == kNoSlot) return result;
   const Hold hold(mutex_);

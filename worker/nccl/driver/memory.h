@@ -52,10 +52,10 @@ class Memory {
   CUresult create_pool(CUmemoryPool* pool, const CUmemPoolProps* properties);
   CUresult trim_pool(CUmemoryPool pool, size_t keep);
   CUresult destroy_pool(CUmemoryPool pool);
-  // `allocate` and `free` do it in the order of a stream. `pool` null: from the device's own pool.
+  // `allocate` and `give_up` do it in the order of a stream. `pool` null: from the device's own pool.
   CUresult allocate_in_order(CUmemoryPool pool, CUdeviceptr* address, size_t bytes,
                              const Call& allocate);
-  CUresult free_in_order(CUdeviceptr address, const Call& free);
+  CUresult free_in_order(CUdeviceptr address, const Call& give_up);
   // `pin` pins memory of the host, which is at *memory from then on; `unpin` ends that.
   CUresult pin(void* const* memory, size_t bytes, const Call& pin);
   CUresult unpin(void* memory, const Call& unpin);
