@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -83,7 +84,11 @@ void vary(size_t index, Kind kind, Server* server) {
   server->facts.driver = "libcuda.so.1 (580.65)";
   server->facts.transports = {"tcp", "shm"};
   if (model == 2) server->facts.gpus.resize(4);
-  if (kind == Kind::kHostile) server->facts.name = std::to_string(index) + hostile(index);
+  if (kind == Kind::kHostile) {
+    server->facts.name = std::to_string(index) + hostile(index);
+    if (server->facts.name.size() > wire::kPoolNameBytesMax)
+      server->facts.name.resize(wire::kPoolNameBytesMax);
+  }
   for (wire::GpuRecord& gpu : server->facts.gpus) {
     gpu.name = kind == Kind::kHostile ? hostile(index + 1) : kModels[model];
     gpu.memory_total_bytes = gpu.memory_usable_bytes = kMemory[model];
@@ -100,10 +105,10 @@ void vary(size_t index, Kind kind, Server* server) {
     entry.age_ns = (index * 131 + i * 977 + 60) * kSecondNs;
     entry.idle_ns = (index + i) % 9 == 4 ? 400 * kSecondNs : 0;
     if (kind == Kind::kHostile) {
-      entry.owner_id = entry.owner_name = hostile(index + i);
+      entry.owner_id = entry.owner_name = hostile(index + i).substr(0, wire::kPoolTextBytesMax);
       entry.client.program = hostile(index + i + 3);
       entry.client.host = hostile(index + i + 5);
-      entry.account = hostile(i);
+      entry.account = hostile(i).substr(0, wire::kPoolTextBytesMax);
     }
   }
 }
@@ -219,6 +224,10 @@ int run(const std::string& port, const std::string& process, size_t servers, siz
         uint64_t seconds, Kind kind) {
   const auto endpoint = session::parse_endpoint("127.0.0.1:" + port);
   if (!endpoint.ok()) return 2;
+  rlimit descriptors = {};
+  getrlimit(RLIMIT_NOFILE, &descriptors);
+  descriptors.rlim_cur = descriptors.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &descriptors);
   std::vector<Server> all;
   for (size_t i = 0; i < servers; ++i) {
     all.push_back(make_server(i, leases));
@@ -237,7 +246,9 @@ int run(const std::string& port, const std::string& process, size_t servers, siz
     if (settled_ns == 0 && now_ns - begun_ns > 5 * kSecondNs) {
       settled_ns = now_ns;
       for (size_t i = 0; i < waiters.size(); ++i) {
-        if (!wait_for(i, endpoint.value(), kind, &waiters[i])) return 1;
+        if (wait_for(i, endpoint.value(), kind, &waiters[i])) continue;
+        fprintf(stderr, "request %zu is not taken\n", i);
+        return 1;
       }
       before = took(process);
       reports = 0;
@@ -257,7 +268,9 @@ int run(const std::string& port, const std::string& process, size_t servers, siz
       wire::PoolOrders orders;
       if (!answer.value().read(&orders)) return 1;
       ++reports;
-      if (!report(&all[i], orders.wants_full, kind)) return 1;
+      if (report(&all[i], orders.wants_full, kind)) continue;
+      fprintf(stderr, "the report of server %zu is not taken\n", i);
+      return 1;
     }
   }
   const Took after = took(process);

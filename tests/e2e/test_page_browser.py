@@ -3,6 +3,7 @@
 with 1, 60 and 1,000 of them at three widths, light and dark, by keyboard alone, with hostile names;
 what the first view weighs, and what an update costs. Pictures go to TENDRIL_BUILD_DIR/pictures."""
 
+import json
 import os
 import subprocess
 import time
@@ -27,6 +28,7 @@ class Played:
         self.pool = Pool("--page", f"127.0.0.1:{port}")
         self.url = f"http://127.0.0.1:{port}/"
         self.page = PageClient(port)
+        eventually(self.head, 30, "an elected scheduler")
         words = [self.pool.port, self.pool.pid, servers, leases, 600, kind]
         self.player = subprocess.Popen(
             [BUILD / "bin" / "tendril_pool_load", *map(str, words)],
@@ -42,8 +44,13 @@ class Played:
     def is_there(self):
         if self.player.poll() is not None:
             raise AssertionError(self.player.stderr.read().decode())
-        head = self.page.get("now")["head"]
-        return head["servers"] == self.servers and head["waiting"] > 0
+        head = self.head()
+        return head and head["servers"] == self.servers and head["waiting"] > 0
+
+    def head(self):
+        """None: the scheduler does not answer yet."""
+        status, _, text = self.page.ask("GET", "/api/v1/now")
+        return json.loads(text)["head"] if status == 200 else None
 
     def __exit__(self, *_):
         self.player.kill()
