@@ -192,7 +192,6 @@ bool say_hello(const session::Endpoint& endpoint, session::Connection* out) {
   *out = connection.take();
   wire::Hello hello;
   hello.product_version = wire::product_version();
-  hello.hears_news = true;
   const base::Deadline deadline(kAnswerMs);
   if (!session::send_message(out, wire::kHelloKind, base::Code::kOk, wire::encode(hello), deadline)
            .ok())
