@@ -5,6 +5,10 @@
 // A quota includes what the contexts and code of its processes cost. Usable memory is the GPU's
 // total less the contexts of idle warm workers (daemon/README.md). lease/placement.h chooses the
 // GPUs. This is pure arithmetic without clock, lock or I/O. The daemon calls it under its own lock.
+//
+// A parked lease (lease/parking.h) holds no share, and only the memory that cannot leave its GPUs.
+// It keeps its place: it wakes on the same GPUs. What a lease that wakes still waits for is kept
+// from newcomers, except from those of a higher priority.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +49,26 @@ class LeaseBook {
   // Gives the slices back. Does nothing for an unknown id.
   void release(uint64_t lease_id);
 
+  // From now on the lease holds no share, and of its memory these bytes, by slice. kRefused: it is
+  // packed, and its processors were given out for good.
+  base::Status may_park(uint64_t lease_id) const;
+  void park(uint64_t lease_id, const std::vector<uint64_t>& stays_bytes);
+  // A parked lease wants its slices back. Higher priorities first, then who asked first.
+  void await(uint64_t lease_id, int32_t priority);
+  // Gives those their slices back for which there is room now, and names them. Nobody takes room
+  // for which another one ahead still waits.
+  std::vector<uint64_t> wake();
+  bool is_parked(uint64_t lease_id) const;
+  bool awaits(uint64_t lease_id) const;
+  // What the lease lacks on this GPU to wake now, others that wait ahead of it included. Zeros: it
+  // does not wait, or has room there.
+  struct Lack {
+    uint32_t share_millionths = 0;
+    uint64_t memory_bytes = 0;
+    bool any() const { return share_millionths != 0 || memory_bytes != 0; }
+  };
+  Lack lack(uint64_t lease_id, uint32_t gpu) const;
+
   static base::Status check(const wire::LeaseTerms& terms);
 
   size_t gpu_count() const { return gpus_.size(); }
@@ -67,6 +91,14 @@ class LeaseBook {
   struct Held {
     wire::SliceGrant slice;
     uint32_t packed_processors = 0;
+    bool parked = false;
+    uint64_t stays_bytes = 0;  // while it is parked
+    uint32_t share_away() const { return parked ? slice.share_millionths : 0; }
+    uint64_t memory_away() const { return parked ? slice.memory_bytes - stays_bytes : 0; }
+  };
+  struct Awaiting {
+    uint64_t lease_id = 0;
+    int32_t priority = 0;
   };
 
   base::Status check(const wire::LeaseRequest& request) const;
@@ -78,13 +110,18 @@ class LeaseBook {
   base::Status check_memory(uint64_t lease_id, const wire::SliceGrant& slice,
                             uint64_t memory_bytes) const;
   uint32_t processors_for(const wire::SliceGrant& slice) const;
-  std::string refusal(const wire::LeaseRequest& request, size_t found) const;
+  std::string refusal(const wire::LeaseRequest& request, size_t found,
+                      const std::vector<GpuRoom>& rooms) const;
+  // As if everybody who waits with this priority or a higher one had woken.
+  std::vector<GpuRoom> rooms_for(int32_t priority) const;
+  void keep_for(uint64_t lease_id, std::vector<GpuRoom>* rooms) const;
 
   std::string host_;
   std::vector<GpuCapacity> gpus_;
   std::vector<GpuRoom> rooms_;               // by GPU
   std::vector<uint32_t> packed_processors_;  // promised, by GPU
   std::map<uint64_t, std::vector<Held>> leases_;
+  std::vector<Awaiting> awaiting_;  // in the order in which they wake
 };
 
 }  // namespace tendril::lease

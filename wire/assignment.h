@@ -25,6 +25,11 @@ enum class WorkerMessageKind : uint32_t {
   // The connection of passage `reserved` (PassageToken); descriptor [0]. Without one there will be
   // none: the tail says why.
   kPassage = 7,
+  // Copy device memory to the host and release it, once all that was submitted is done. `reserved`
+  // numbers the parks of a lease; the answers repeat it. Answered with kParked or kStays.
+  kPark = 8,
+  // The lease has its slices (again, or still): copy back. Takes an unanswered kPark back, too.
+  kWake = 9,
 };
 
 struct AssignedSlice {
@@ -115,6 +120,11 @@ enum class WorkerRequestKind : uint32_t {
   // Passages, by their number in `record.bytes`. `record.content` is a PassageToken.
   kOfferPassage = 11,  // answered with the token; later comes kPassage, if somebody takes it up
   kDialPassage = 12,   // the answer is kPassage
+  // Parking. `reserved` is the number of the kPark. `record.bytes`: what was copied to the host.
+  kParked = 13,
+  kStays = 14,      // it cannot park; `record.content` begins with why, for people
+  kWantsWake = 15,  // a call has come that needs the GPU; the answer is kWake
+  kReturned = 16,   // everything is back
 };
 
 struct WorkerRequest {
@@ -152,6 +162,8 @@ struct AccountingPage {
   std::atomic<uint64_t> used_bytes[kSlicesMax][kTalliesMax];
   // What of that is paid ahead, so not in use yet. For those who look.
   std::atomic<uint64_t> ahead_bytes[kSlicesMax][kTalliesMax];
+  // What of it is in the host's memory now, because the lease is parked.
+  std::atomic<uint64_t> parked_bytes[kSlicesMax][kTalliesMax];
 };
 
 }  // namespace tendril::wire

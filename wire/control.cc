@@ -75,6 +75,10 @@ void visit(V& v, LeaseRecord& m) {
   v(8, m.uses);
   v.unless_empty(9, m.links);
   v(10, m.passages);
+  v(11, m.standing);
+  v.unless_empty(12, m.standing_s);
+  v.unless_empty(13, m.memory_parked_bytes);
+  v.unless_empty(14, m.parks);
 }
 
 template <typename V>
@@ -217,6 +221,20 @@ void visit(V& v, ChangeRequest& m) {
   v.unless_empty(4, m.sets_priority);
   v(5, m.terms);
   v.unless_empty(6, m.memory_bytes);
+}
+
+template <typename V>
+void visit(V& v, ParkRequest& m) {
+  v(1, m.lease_id);
+  v.unless_empty(2, m.wake);
+}
+
+template <typename V>
+void visit(V& v, ParkReply& m) {
+  v(1, m.standing);
+  v(2, m.parked_bytes);
+  v(3, m.stays_bytes);
+  v.unless_empty(4, m.why);
 }
 
 template <typename V>
@@ -395,6 +413,8 @@ TENDRIL_CONTROL_MESSAGE(SecuredAttach)
 TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
 TENDRIL_CONTROL_MESSAGE(ChangeRequest)
+TENDRIL_CONTROL_MESSAGE(ParkRequest)
+TENDRIL_CONTROL_MESSAGE(ParkReply)
 TENDRIL_CONTROL_MESSAGE(PingBody)
 TENDRIL_CONTROL_MESSAGE(MeetReply)
 TENDRIL_CONTROL_MESSAGE(ReachRequest)
@@ -414,6 +434,22 @@ TENDRIL_CONTROL_MESSAGE(TransportAnswers)
 
 bool believable(const ControlHeader& header) {
   return header.magic == kHelloMagic && header.bytes <= kControlBytesMax;
+}
+
+const char* standing_name(Standing standing) {
+  switch (standing) {
+    case Standing::kGranted:
+      return "granted";
+    case Standing::kParking:
+      return "parking";
+    case Standing::kParked:
+      return "parked";
+    case Standing::kWaking:
+      return "waking";
+    case Standing::kReturning:
+      return "returning";
+  }
+  return "unknown";
 }
 
 const char* product_version() { return TENDRIL_VERSION; }

@@ -68,6 +68,7 @@ enum class Request : uint16_t {
   // Passages (daemon/passages/)
   kMeet = 10,   // -> MeetReply; another server asks who this one is. Proves nothing, gives nothing
   kReach = 11,  // ReachRequest -> ReachReply; a user asks for the way to another server
+  kPark = 12,   // ParkRequest -> ParkReply, when it is done (administration)
   // SecuredAttach -> SecuredAttach: kAttach inside a handshake that proves to each end that the
   // other knows a secret (session/control/secure_attach.h)
   kSecuredAttach = 20,
@@ -154,6 +155,10 @@ struct LeaseRequest {
   PoolWish wish;
 };
 
+// Whether a lease's GPU memory is on its GPUs (lease/parking.h says what each means).
+enum class Standing : uint8_t { kGranted = 0, kParking, kParked, kWaking, kReturning };
+const char* standing_name(Standing standing);
+
 // One GPU as part of a lease or list; API-neutral.
 struct GpuRecord {
   uint32_t index = 0;  // on its server
@@ -227,6 +232,12 @@ struct LeaseRecord {
   // How its sessions' data travels, each way once: "sealed(tcp), shm". Empty: nobody is attached.
   std::string links;
   std::vector<PassageRecord> passages;  // of its sessions, each other server once
+  // Whether its memory is on its GPUs, and since when; what of memory_used_bytes is in the host's
+  // memory; how often that was so.
+  Standing standing = Standing::kGranted;
+  uint64_t standing_s = 0;
+  std::vector<uint64_t> memory_parked_bytes;  // per slice; empty: none
+  uint64_t parks = 0;
 };
 
 // A session and its worker's counts of what it has done so far.
@@ -389,9 +400,9 @@ inline constexpr uint16_t kNewsKind = 0x8000;  // News; from the server only
 // Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
 // unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListRequest, ListReply,
 // AttachRequest, AttachReply, SecuredAttach, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// MeetReply, ReachRequest, ReachReply, News, EnrollRequest, RenewRequest, CertificateReply,
-// DeniedReply, InviteRequest, InviteReply, RevokeRequest, RevokeReply, TransportOffers,
-// TransportAnswers. An encoding that would be too long is empty.
+// ParkRequest, ParkReply, MeetReply, ReachRequest, ReachReply, News, EnrollRequest, RenewRequest,
+// CertificateReply, DeniedReply, InviteRequest, InviteReply, RevokeRequest, RevokeReply,
+// TransportOffers, TransportAnswers. An encoding that would be too long is empty.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
@@ -403,6 +414,16 @@ struct ChangeRequest {
   bool sets_policy = false, sets_priority = false;
   LeaseTerms terms;
   uint64_t memory_bytes = 0;  // of each slice; 0: not set
+};
+// Moves a lease's device memory to the host's memory of its server, or back.
+struct ParkRequest {
+  uint64_t lease_id = 0;
+  bool wake = false;
+};
+struct ParkReply {
+  Standing standing = Standing::kGranted;
+  uint64_t parked_bytes = 0, stays_bytes = 0;  // of its GPU memory: in the host's, and not
+  std::string why;                             // it was not parked the last time; for people
 };
 struct PingBody {
   uint64_t cookie = 0;

@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       attempt<InviteReply>,   attempt<RevokeRequest>,
       attempt<RevokeReply>,   attempt<IssuedRequest>,
       attempt<IssuedReply>,   attempt<MeetReply>,
-      attempt<ReachRequest>,  attempt<ReachReply>};
+      attempt<ReachRequest>,  attempt<ReachReply>,
+      attempt<ParkRequest>,   attempt<ParkReply>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

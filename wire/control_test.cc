@@ -32,6 +32,10 @@ ListReply sample_list() {
   lease.terms = {SharePolicy::kCap, -7};
   lease.uses = {{true, 490000, 1'000'000'000'000, 5}, {}};
   lease.passages = {{"10.0.0.3", true}, {"gpu4:7433", false}};
+  lease.standing = Standing::kParked;
+  lease.standing_s = 70;
+  lease.memory_parked_bytes = {4, 0};
+  lease.parks = 3;
   list.leases.push_back(lease);
   SessionRecord session;
   session.session_id = 4;
@@ -127,6 +131,21 @@ TEST(Control, AListThatIsTooLongHasNoEncoding) {
   list.leases.assign(4000, list.leases[0]);
   for (LeaseRecord& lease : list.leases) lease.client.program = std::string(200, 'p');
   EXPECT_TRUE(encode(list).empty());
+}
+
+TEST(Control, ParkingIsAskedForAndAnswered) {
+  ParkRequest back;
+  std::vector<uint8_t> body = encode(ParkRequest{7, true});
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_EQ(back.lease_id, 7u);
+  EXPECT_TRUE(back.wake);
+  ParkReply reply;
+  body = encode(ParkReply{Standing::kWaking, 1ull << 40, 5, "its programs use NCCL"});
+  ASSERT_TRUE(decode(body.data(), body.size(), &reply));
+  EXPECT_EQ(reply.standing, Standing::kWaking);
+  EXPECT_EQ(reply.parked_bytes, 1ull << 40);
+  EXPECT_EQ(reply.stays_bytes, 5u);
+  EXPECT_EQ(reply.why, "its programs use NCCL");
 }
 
 TEST(Control, WhatAChangeDoesNotSetIsNotSent) {

@@ -48,6 +48,8 @@ void visit(V& v, BookEntry& m) {
   v.unless_empty(21, m.ended_number);
   v.unless_empty(22, m.boot);
   v.unless_empty(23, m.ended_s);
+  v(24, m.standing);
+  v.unless_empty(25, m.stays_bytes);
 }
 
 template <typename V>
@@ -129,6 +131,7 @@ void visit(V& v, Notice& m) {
   v(2, m.kind);
   v(3, m.text);
   v.unless_empty(4, m.in_s);
+  v.unless_empty(5, m.memory);
 }
 
 template <typename V>

@@ -62,6 +62,10 @@ struct BookEntry {
   uint64_t ended_number = 0;  // counts the leases that this boot ended; 0: it lives
   uint64_t boot = 0;          // that ended it, if it was an earlier one; 0: this one
   int64_t ended_s = 0;        // when it ended, wall seconds
+  // Of a parked one: what of the memory of each slice stays on its GPU. It holds no share. One that
+  // wakes holds everything again, also while it waits for room.
+  Standing standing = Standing::kGranted;
+  std::vector<uint64_t> stays_bytes;
 };
 
 struct OrderResult {
@@ -99,6 +103,8 @@ enum class OrderKind : uint8_t {
   kNotice = 8,  // tell the holder
   kDrain = 9,   // take no more direct leases
   kUndrain = 10,
+  kPark = 11,  // its GPU memory to the host's memory of its server, until it works again
+  kWake = 12,
 };
 
 enum class NoticeKind : uint8_t {
@@ -178,6 +184,8 @@ struct Notice {
   NoticeKind kind = NoticeKind::kWarning;
   std::string text;
   uint64_t in_s = 0;
+  // Of kPaused and kResumed: its GPU memory left for the host's memory, or is back.
+  bool memory = false;
 };
 
 // "drain gpu3", "apply" with a policy as the body, "queue", "status". The scheduler says which

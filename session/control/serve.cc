@@ -257,6 +257,7 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
     }
     case wire::Request::kClaim:
       return perform_claim(request, handler);
+    case wire::Request::kPark:
     case wire::Request::kPoolReport:
     case wire::Request::kPoolCommand:
     case wire::Request::kSecuredAttach:
