@@ -58,6 +58,10 @@ struct ChangeOptions : CommonOptions {
   std::optional<int> priority;
 };
 
+struct ParkOptions : CommonOptions {
+  uint64_t lease_id = 0;
+};
+
 struct HoldOptions : CommonOptions {
   int descriptor = -1;
 };
@@ -76,6 +80,7 @@ struct ServeOptions {
   std::vector<std::string> pools, labels;
   std::string name, advertise, drain = "0", pool_peers = "on";
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
+  std::string park_memory = "auto", park_idle;
   std::string code_memory, packed_control, nccl, peers, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
@@ -122,6 +127,7 @@ struct PlanOptions {
   std::vector<std::string> files;
   std::string format = "text", wait = "10m", idle = "5m", assume_active;
   std::vector<double> cards_gb = {48, 80, 141};
+  bool parked = false;  // the waits of parked leases instead of the ladder
 };
 
 int serve(const ServeOptions& options);
@@ -141,6 +147,8 @@ int plan_gpus(const PlanOptions& options);
 // Ends each of them that it can; names those that it cannot.
 int release_leases(const CommonOptions& options, const std::vector<uint64_t>& lease_ids);
 int change_lease(const ChangeOptions& options);
+int park_lease(const ParkOptions& options);
+int wake_lease(const ParkOptions& options);
 int hold_lease(const HoldOptions& options);
 int print_version(bool json);
 int print_coverage();

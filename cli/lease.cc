@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an administrator does to a live lease. `tendril release` ends it. `tendril lease set`
-// changes its terms. Each server numbers its own leases.
+// changes its terms, and `tendril lease park` and `wake` move its GPU memory. Each server numbers
+// its own leases.
+#include <stdio.h>
+
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/servers.h"
@@ -15,7 +18,41 @@ base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions&
   return connect_to_one(*asked);
 }
 
+// Half a minute is the server's own limit for either.
+int move_lease(const ParkOptions& options, bool wake) {
+  auto control = connect_one(options);
+  if (!control.ok()) return complain(kFailed, control.status());
+  constexpr int kAnswerMs = 40'000;
+  auto answer =
+      (*control)->other(static_cast<uint16_t>(wire::Request::kPark),
+                        wire::encode(wire::ParkRequest{options.lease_id, wake}), kAnswerMs);
+  if (!answer.ok()) return complain(kFailed, answer.status());
+  wire::ParkReply reply;
+  if (!wire::decode(answer->data(), answer->size(), &reply))
+    return complain(kFailed,
+                    base::Status(base::Code::kInvalid, "the server's answer is malformed"));
+  const std::string name = "lease " + std::to_string(options.lease_id);
+  if (wake && reply.standing != wire::Standing::kGranted) {
+    return complain(kFailed,
+                    base::Status(base::Code::kTimeout,
+                                 name + " is " + wire::standing_name(reply.standing) +
+                                     ": others have its place on the GPU, and it goes on as soon "
+                                     "as there is room ('tendril ls' shows who holds it)"));
+  }
+  if (wake) {
+    printf("%s is on its GPU again\n", name.c_str());
+    return 0;
+  }
+  printf("%s is %s: %s in host memory, %s stays on the GPU\n", name.c_str(),
+         wire::standing_name(reply.standing), config::format_size(reply.parked_bytes).c_str(),
+         config::format_size(reply.stays_bytes).c_str());
+  return 0;
+}
+
 }  // namespace
+
+int park_lease(const ParkOptions& options) { return move_lease(options, false); }
+int wake_lease(const ParkOptions& options) { return move_lease(options, true); }
 
 int release_leases(const CommonOptions& options, const std::vector<uint64_t>& lease_ids) {
   auto control = connect_one(options);

@@ -124,6 +124,7 @@ class CommandLine {
   }
 
   void add_serve();
+  void add_serve_parking(CLI::App* sub);
   void add_serve_isolation(CLI::App* sub);
   void add_serve_access(CLI::App* sub);
   void add_serve_identity(CLI::App* sub);
@@ -142,6 +143,8 @@ class CommandLine {
   void add_lease();
   void add_identity();
   void add_pool_check(CLI::App* group);
+  void park_command(CLI::App* group, const char* name, const char* description,
+                    int (*run)(const ParkOptions&));
   CLI::App* identity_command(CLI::App* group, const char* name, const char* description,
                              int (*run)(const IdentityOptions&));
   void add_join(CLI::App* group);
@@ -169,6 +172,7 @@ class CommandLine {
   WatchOptions list_options_, smi_options_;
   CommonOptions page_options_, release_options_;
   ChangeOptions change_options_;
+  ParkOptions park_options_;
   HoldOptions hold_options_;
   IdentityOptions identity_options_;
   PoolCheckOptions pool_check_options_;
@@ -250,6 +254,17 @@ void CommandLine::add_serve() {
   add_serve_access(sub);
   add_serve_switches(sub);
   add_serve_pool(sub);
+}
+
+void CommandLine::add_serve_parking(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_option("--park-memory", o.park_memory,
+                  "Host memory for the GPU memory of parked leases, or 'off' (default: half of "
+                  "this machine's)")
+      ->type_name("SIZE");
+  sub->add_option("--park-idle", o.park_idle,
+                  "Park a lease that did nothing for so long (default: never)")
+      ->type_name("DURATION");
 }
 
 void CommandLine::add_serve_pool(CLI::App* sub) {
@@ -463,6 +478,7 @@ void CommandLine::add_metrics(CLI::App* sub, std::string* address, std::string* 
 }
 
 void CommandLine::add_serve_switches(CLI::App* sub) {
+  add_serve_parking(sub);
   ServeOptions& o = serve_options_;
   add_metrics(sub, &o.metrics, &o.metrics_token);
   add_page(sub, &o.page);
@@ -602,6 +618,9 @@ void CommandLine::add_lease() {
       sub->add_flag("--cap", o.cap, "Never more of the GPU's time than that, also when it is idle");
   sub->add_flag("--lend", o.lend, "Also what nobody else wants")->excludes(cap);
   add_priority(sub, &o.priority);
+  park_command(group, "park",
+               "Move its GPU memory to the server's host memory, until it works again", park_lease);
+  park_command(group, "wake", "Move the GPU memory of a parked lease back now", wake_lease);
   CLI::App* const holding =
       group->add_subcommand("hold", "Take a lease for a program (the client library does this)");
   holding->final_callback([this] { action_ = [this] { return hold_lease(hold_options_); }; });
@@ -609,6 +628,15 @@ void CommandLine::add_lease() {
   holding->add_option("--fd", hold_options_.descriptor, "Where the program asks and waits")
       ->required();
   holding->group("");
+}
+
+void CommandLine::park_command(CLI::App* group, const char* name, const char* description,
+                               int (*run)(const ParkOptions&)) {
+  CLI::App* const sub = group->add_subcommand(name, description);
+  sub->final_callback([this, run] { action_ = [this, run] { return run(park_options_); }; });
+  add_common(sub, &park_options_, false);
+  sub->add_option("lease", park_options_.lease_id, "Its number, as 'tendril ls' shows it")
+      ->required();
 }
 
 CLI::App* CommandLine::identity_command(CLI::App* group, const char* name, const char* description,
@@ -770,6 +798,9 @@ void CommandLine::add_plan() {
   sub->add_option("--idle", o.idle, "Move the memory of who has been idle for this time")
       ->type_name("TIME")
       ->capture_default_str();
+  sub->add_flag(
+      "--parked", o.parked,
+      "Instead: how long parked leases wait for their memory, and how many cards they need");
   sub->add_option("--assume-active", o.assume_active,
                   "For records without measurements: the part of its time in which a holder works")
       ->type_name("FRACTION");

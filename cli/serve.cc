@@ -48,6 +48,16 @@ base::Status read_size(const std::string& text, int64_t* bytes) {
   return size.status();
 }
 
+base::Status read_parking(const ServeOptions& options, daemon::DaemonOptions* out) {
+  if (!options.park_idle.empty()) {
+    auto idle = config::parse_duration(options.park_idle);
+    if (!idle.ok()) return idle.status();
+    out->park_idle_s = *idle;
+  }
+  if (options.park_memory == "auto") return base::Status();
+  return read_size(options.park_memory == "off" ? "0" : options.park_memory, &out->park_bytes);
+}
+
 base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) {
   daemon::DaemonOptions out;
   out.listen = options.listen;
@@ -91,6 +101,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.product_version = version_text();
   base::Status read = read_size(options.context_memory, &out.context_bytes);
   if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);
+  if (read.ok()) read = read_parking(options, &out);
   int64_t images_per_user = 0;
   if (read.ok()) read = read_size(options.images_per_user, &images_per_user);
   out.images.bytes_per_owner_max = static_cast<uint64_t>(images_per_user);

@@ -166,6 +166,23 @@ base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
   return changed;
 }
 
+base::Result<std::vector<uint8_t>> ConnectionHandler::park(const session::Message& message) {
+  wire::ParkRequest request;
+  if (!message.read(&request))
+    return base::Status(base::Code::kInvalid, "the request to park a lease is malformed");
+  const base::Status asked = ask_about(access::Action::kChange, request.lease_id,
+                                       {{"memory", request.wake ? "wake" : "park"}});
+  if (!asked.ok()) return asked;
+  const std::string by = printable(visitor_.who().name, 64);
+  log(Level::kInfo, "%s (%s) %s lease %llu", by.c_str(), visitor_.peer().text.c_str(),
+      request.wake ? "wakes" : "parks", static_cast<unsigned long long>(request.lease_id));
+  const std::optional<access::Principal> owner = context_->sessions->owner_of(request.lease_id);
+  const bool own = owner && owner->id == visitor_.who().id;
+  auto reply = context_->sessions->park(request, own ? "its owner parked it" : by + " parked it");
+  if (!reply.ok()) return reply.status();
+  return wire::encode(*reply);
+}
+
 void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   const std::optional<access::Principal> owner = context_->sessions->owner_of(lease_id);
   // Somebody may have released it before, and that was recorded then.
@@ -255,6 +272,7 @@ base::Result<std::vector<uint8_t>> ConnectionHandler::other(const session::Messa
   if (request.kind == uint16_t(wire::Request::kMeet)) return answer_server();
   if (request.kind == uint16_t(wire::Request::kReach)) return way_to(request);
   if (request.kind == wire::kPagePassKind) return dashboard::Port::invite(context_->page, visitor_);
+  if (request.kind == uint16_t(wire::Request::kPark)) return park(request);
   return session::ControlHandler::other(request, facts);
 }
 

@@ -59,6 +59,7 @@ class ConnectionHandler : public session::ControlHandler {
                                            const session::Facts& facts) override;
 
  private:
+  base::Result<std::vector<uint8_t>> park(const session::Message& message);
   // Whether the session's data must be sealed. kRefused: they must be, and cannot.
   base::Result<bool> must_seal_for(const wire::AttachRequest& request, bool has_key) const;
   base::Result<std::vector<uint8_t>> answer_server() const;

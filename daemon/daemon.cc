@@ -208,6 +208,9 @@ void DaemonImpl::bound_leases() {
   const auto pages = static_cast<uint64_t>(std::max(0l, sysconf(_SC_PHYS_PAGES)));
   const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
+  sessions_->keep_parked(
+      options_.park_bytes < 0 ? pages * page_bytes / 2 : static_cast<uint64_t>(options_.park_bytes),
+      options_.park_idle_s * 1'000'000'000);
 }
 
 // NCCL's workers reach this server and those that its operator and its pool named.

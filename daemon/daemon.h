@@ -52,6 +52,8 @@ struct DaemonOptions {
   int64_t context_bytes = -1;  // cost of an empty context; -1: as measured
   int64_t code_bytes =
       -1;  // reserved for a process' code and the driver's objects; -1: a part of context_bytes
+  int64_t park_bytes = -1;             // host memory for parked leases; -1: half of the machine's
+  uint64_t park_idle_s = 0;            // a lease that did nothing for so long is parked; 0: never
   bool allow_pageable_access = false;  // lend GPUs that reach all memory of their process
   uint32_t connections_max = 4096;
   std::string product_version;

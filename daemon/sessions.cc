@@ -71,6 +71,7 @@ Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arb
       guard_(guard),
       book_(std::move(book)),
       holds_(&book_),
+      parking_(&book_),
       exports_(descriptors_max),
       server_id_(server_id) {
   pool_->when_trimmed([this] { trimmed(); });
@@ -290,6 +291,7 @@ Status Sessions::refit(Lease* changed, uint32_t share_millionths, uint64_t memor
   }
   lease.terms = terms;
   arbiter_->change(lease.id, lease.slices, terms);
+  wake_ready();  // it may have become smaller
   log(Level::kInfo, "lease %llu: %s and %s of each GPU now, %s, priority %d",
       static_cast<unsigned long long>(lease.id),
       config::format_fraction(lease.slices[0].share_millionths).c_str(),
@@ -343,8 +345,11 @@ void Sessions::drop_session(Session* session) {
       lease.accounting->get()->ahead_bytes[slice][session->tally] = 0;
       lease.accounting->get()->used_bytes[slice][session->tally] = 0;
     }
+    for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
+      lease.accounting->get()->parked_bytes[slice][session->tally] = 0;
     lease.sessions.erase(session->tally);
     charge_own(&lease);
+    if (!lease.ending) forget_move(&lease, session->id);
     if (lease.implicit && lease.sessions.empty() && !lease.ending) {
       lease.ending = true;
       record_end(lease, "connection", "its last session's connection closed");
@@ -375,6 +380,7 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   if (is_trimming(lease.slices)) return;  // trimmed() will try again
   keep_record(lease);
   arbiter_->close(lease_id);
+  parking_.end(lease_id);
   book_.release(lease_id);
   if (lease.pool_lease_id != 0)
     holds_.release(lease.pool_lease_id, lease.why.empty() ? "it ended" : lease.why);
@@ -382,8 +388,7 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   leases_.erase(found);
   // Without this lock: the kernel may take a while.
   if (groups_ != nullptr) loop_->post([groups = groups_, lease_id] { groups->remove(lease_id); });
-  tell_room();
-  freed_.notify_all();
+  wake_ready();
 }
 
 std::shared_ptr<Sessions::Session> Sessions::find_session(uint64_t id) {
@@ -534,6 +539,12 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kKeepImage:
       worker_asked_for_image(*session, request, std::move(fd));
       break;
+    case wire::WorkerRequestKind::kParked:
+    case wire::WorkerRequestKind::kStays:
+    case wire::WorkerRequestKind::kWantsWake:
+    case wire::WorkerRequestKind::kReturned:
+      worker_moved(session.get(), request);
+      break;
     case wire::WorkerRequestKind::kReady:
     case wire::WorkerRequestKind::kTransport:
     case wire::WorkerRequestKind::kLearned:
@@ -552,6 +563,7 @@ void Sessions::sweep() {
     }
     look_at_work();
     resume_overdue();
+    park_idle();
     expire_holds();
     ended = end_overdue();
   }

@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@
 #include "lease/holds.h"
 #include "lease/idle_watch.h"
 #include "lease/lease_book.h"
+#include "lease/parking.h"
 #include "session/control/connection.h"
 #include "view/metrics.h"
 #include "wire/assignment.h"
@@ -55,6 +57,8 @@ inline constexpr int kJoinMaxMs = 60'000;
 // Of twelve programs at once, one took 2.0 s (H200). The time is far less than a client waits for
 // its lease (60 s).
 inline constexpr int kComingFreeMs = 4000;
+// A program that attaches to a parked lease waits this long for the lease to wake.
+inline constexpr int kWakeForSeatMs = 30'000;
 inline constexpr uint16_t kBulkMax = 16;
 // The last column is the daemon's own. The quota also covers what the empty contexts of the lease's
 // processes cost, and other sessions' memory that these processes keep from being freed.
@@ -109,6 +113,15 @@ class Sessions {
   void joined_passage(const wire::JoinRequest& request, session::Connection connection);
   // The client uses the worker's first answer in place of joined connections.
   base::Status use(const wire::JoinRequest& request);
+
+  // ---- parked leases (daemon/parking/sessions_park.cc) ----
+
+  // Host memory for parked leases, and after how long a lease is parked that does nothing; 0:
+  // never. Before the first session.
+  void keep_parked(uint64_t host_budget_bytes, uint64_t idle_ns);
+  // Parks a lease, or wakes it. Blocks until that is done, at most half a minute. `why`: for its
+  // holder; may be empty.
+  base::Result<wire::ParkReply> park(const wire::ParkRequest& request, const std::string& why);
 
   // ---- pools (daemon/pool/sessions_pool.cc) ----
 
@@ -221,6 +234,14 @@ class Sessions {
     bool paused = false;
     uint64_t paused_until_ns = 0;
     std::string why;  // it ends
+    // To the host's memory or back, under way or the last time.
+    struct Moving {
+      uint32_t number = 0;          // of the park, for its workers
+      std::set<uint64_t> sessions;  // whose answers are awaited
+      uint64_t bytes = 0;           // that they have copied
+      std::string why, failure;     // it was parked; it was not
+      uint64_t not_before_ns = 0;   // it failed, and is not tried again before
+    } moving;
   };
 
   using Hold = std::unique_lock<std::mutex>;
@@ -270,10 +291,29 @@ class Sessions {
   base::Status change_as_ordered(const wire::Order& order);
   void pause(Lease* lease, bool paused, uint64_t longest_s, const std::string& text);
   static void tell(const Lease& lease, wire::NoticeKind kind, const std::string& text,
-                   uint64_t in_s = 0);
+                   uint64_t in_s = 0, bool memory = false);
   wire::BookEntry entry_of(const Lease& lease);
   void keep_record(const Lease& lease);
   void expire_holds();
+  // daemon/parking/sessions_park.cc. They hold mutex_.
+  static constexpr uint64_t kPressureIdleNs = 10'000'000'000;  // who wakes displaces only these
+  base::Status begin_park(Lease* lease, const std::string& why);
+  base::Status park_as_ordered(Lease* lease, const std::string& why);
+  void want_wake(Lease* lease);
+  void finish_park(Lease* lease);
+  void fail_park(Lease* lease, const std::string& why);
+  void wake_ready();
+  void finish_wake(Lease* lease);
+  void make_room();
+  void park_idle();
+  bool may_be_parked(const Lease& lease, uint64_t now_ns, uint64_t idle_ns) const;
+  void worker_moved(Session* session, const wire::WorkerRequest& request);
+  void forget_move(Lease* lease, uint64_t session_id);
+  bool wakes_for_seat(Lease* lease);
+  void set_gate(const Lease& lease);
+  void order_workers(const Lease& lease, wire::WorkerMessageKind kind);
+  static uint64_t parked_bytes(const Lease& lease, uint32_t slice);
+  wire::ParkReply describe_park(const Lease& lease) const;
   // Ends a lease for the pool, and says so in the audit log. `by`: which order, for the log.
   void end_for_pool(Lease* lease, const std::string& why, const std::string& by);
   void resume_overdue();
@@ -352,6 +392,8 @@ class Sessions {
   std::condition_variable answered_;                       // a worker answered, or is gone
   lease::LeaseBook book_;                                  // guarded by mutex_
   lease::Holds holds_;                                     // guarded by mutex_; on book_
+  lease::Parking parking_;                                 // guarded by mutex_; on book_
+  uint64_t park_idle_ns_ = 0;                              // guarded by mutex_; 0: never
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_

@@ -86,13 +86,23 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
 
 Status Sessions::take_seat(Hold* hold, Session* session) {
   // The program before this one may have ended a moment ago, and its worker not yet.
-  const base::Deadline while_ending(kComingFreeMs), at_least(kGraceMs + 200);
+  const base::Deadline while_ending(kComingFreeMs), at_least(kGraceMs + 200),
+      while_waking(kWakeForSeatMs);
   for (;;) {
     const auto found = leases_.find(session->lease_id);
     if (found == leases_.end() || found->second->ending)
       return Status(Code::kRefused, "the lease " + std::to_string(session->lease_id) +
                                         " ended while the program was attaching");
     Lease& lease = *found->second;
+    if (!wakes_for_seat(&lease)) {
+      if (while_waking.passed())
+        return Status(Code::kRefused,
+                      "the lease " + std::to_string(lease.id) +
+                          " is parked, and others have its place on the GPU; 'tendril ls' shows "
+                          "who. Try again when one of them has ended or is idle");
+      freed_.wait_for(*hold, std::chrono::milliseconds(std::min(while_waking.left_ms(), 100)));
+      continue;
+    }
     uint32_t tally = 0;
     while (tally < kDaemonTally && lease.sessions.count(tally) != 0) ++tally;
     if (tally == kDaemonTally) {

@@ -71,9 +71,10 @@ void Sessions::describe(const access::Principal* viewer, const wire::ListRequest
 
 void Sessions::add_used(const Lease& lease, wire::ListReply* reply) {
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+    const uint64_t used = bytes_in_use(*lease.accounting->get(), slice);
     for (wire::GpuRecord& gpu : reply->gpus) {
       if (gpu.index == lease.slices[slice].gpu_index)
-        gpu.memory_used_bytes += bytes_in_use(*lease.accounting->get(), slice);
+        gpu.memory_used_bytes += used - std::min(used, parked_bytes(lease, slice));
     }
   }
 }
@@ -115,6 +116,13 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
     record.memory_used_bytes.push_back(bytes_in_use(*lease.accounting->get(), slice));
+  const lease::Parking::Parked* const parked = parking_.find(lease.id);
+  if (parked == nullptr) return record;
+  record.standing = parked->standing;
+  record.standing_s = age_s(parked->since_ns);
+  record.parks = parked->parks;
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
+    record.memory_parked_bytes.push_back(parked_bytes(lease, slice));
   return record;
 }
 
@@ -145,6 +153,8 @@ view::Counters Sessions::counters() {
   std::lock_guard<std::mutex> hold(mutex_);
   view::Counters counters = counters_;
   counters.worker_processes = pool_->process_count();
+  counters.parked_bytes = parking_.host_used_bytes();
+  counters.park_budget_bytes = parking_.host_budget_bytes();
   for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
     counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu),
                              arbiter_->used_ns(gpu), arbiter_->turns_given(gpu)});

@@ -61,7 +61,8 @@ Json lease_json(const wire::LeaseRecord& lease) {
                   {"share", fraction(grant.share_millionths)},
                   {"packed", grant.packed},
                   {"memory_bytes", grant.memory_bytes},
-                  {"memory_used_bytes", memory_used_of(lease, i)}};
+                  {"memory_used_bytes", memory_used_of(lease, i)},
+                  {"memory_parked_bytes", memory_parked_of(lease, i)}};
     add_use(use_of(lease, i), &slice);
     slices.push_back(slice);
   }
@@ -78,6 +79,9 @@ Json lease_json(const wire::LeaseRecord& lease) {
           {"processes", lease.processes},
           {"links", lease.links},
           {"passages", passages_json(lease)},
+          {"standing", wire::standing_name(lease.standing)},
+          {"standing_s", lease.standing_s},
+          {"parks", lease.parks},
           {"age_s", lease.age_s}};
 }
 

@@ -32,6 +32,21 @@ void add_server(const wire::ListReply& list, const Counters& counters, std::stri
   one("tendril_lease_refusals_total", "counter", "Leases refused.", counters.leases_refused);
   one("tendril_sessions_total", "counter", "Client processes that were attached.",
       counters.sessions_begun);
+  one("tendril_parks_total", "counter", "Leases whose GPU memory went to the host's memory.",
+      counters.parks);
+  one("tendril_park_refusals_total", "counter", "Leases that could not be parked.",
+      counters.parks_refused);
+  one("tendril_wakes_total", "counter", "Parked leases that came back to their GPUs.",
+      counters.wakes);
+  one("tendril_parked_bytes", "gauge", "Host memory that parked leases use.",
+      counters.parked_bytes);
+  one("tendril_parked_budget_bytes", "gauge", "Host memory that parked leases may use.",
+      counters.park_budget_bytes);
+  one("tendril_parked_moved_bytes_total", "counter", "Bytes that went to the host and back.",
+      counters.parked_moved_bytes);
+  Family waits(out, "tendril_wake_wait_seconds_total", "counter",
+               "Time from the wish to wake to the memory being back.");
+  waits.add("", seconds(counters.wake_waited_ns));
 }
 
 using GpuValue = std::function<double(const wire::GpuRecord&, const GpuCounters&)>;
@@ -109,6 +124,11 @@ void add_leases(const wire::ListReply& list, std::string* out) {
        });
   each("tendril_lease_memory_used_bytes", "gauge", "Memory charged to the lease.", false,
        [](Lease lease, size_t slice) { return static_cast<double>(memory_used_of(lease, slice)); });
+  each("tendril_lease_memory_parked_bytes", "gauge",
+       "Memory charged to the lease that is in the server's host memory.", false,
+       [](Lease lease, size_t slice) {
+         return static_cast<double>(memory_parked_of(lease, slice));
+       });
   each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
 }

@@ -20,6 +20,10 @@ struct GpuCounters {
 struct Counters {
   uint64_t leases_granted = 0, leases_refused = 0, sessions_begun = 0;
   uint64_t worker_processes = 0;
+  // Leases that left their GPUs and came back; host memory for parked ones, used and in all; time
+  // from a wish to wake to the memory being back.
+  uint64_t parks = 0, parks_refused = 0, wakes = 0;
+  uint64_t parked_bytes = 0, park_budget_bytes = 0, parked_moved_bytes = 0, wake_waited_ns = 0;
   std::vector<GpuCounters> gpus;  // by index
 };
 

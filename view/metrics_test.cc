@@ -51,12 +51,18 @@ bool has_line(const std::string& text, const std::string& line) {
 TEST(Metrics, WhatIsKnownIsThere) {
   Counters counters;
   counters.leases_refused = 3;
+  counters.parks = 5;
+  counters.parked_bytes = 7000;
+  counters.wake_waited_ns = 1'500'000'000;
   counters.gpus = {{900, 250, 2'000'000'000, 12}};
   const std::string text = metrics_text(sample(), counters);
   const std::string gpu =
       R"({gpu="0",uuid="GPU-11111111-1111-1111-1111-111111111111",model="H200"} )";
   EXPECT_TRUE(has_line(text, "tendril_gpu_memory_total_bytes" + gpu + "1000")) << text;
   EXPECT_TRUE(has_line(text, "tendril_gpu_share_lent_ratio" + gpu + "0.75"));
+  EXPECT_TRUE(has_line(text, "tendril_parks_total 5")) << text;
+  EXPECT_TRUE(has_line(text, "tendril_parked_bytes 7000"));
+  EXPECT_TRUE(has_line(text, "tendril_wake_wait_seconds_total 1.5"));
   EXPECT_TRUE(has_line(text, "tendril_gpu_turn_seconds_total" + gpu + "2"));
   EXPECT_TRUE(has_line(text, "tendril_gpu_temperature_celsius" + gpu + "41"));
   EXPECT_EQ(text.find("tendril_gpu_power_watts"), std::string::npos) << "not known, not said";

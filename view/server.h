@@ -24,4 +24,8 @@ inline uint64_t memory_used_of(const wire::LeaseRecord& lease, size_t slice) {
   return slice < lease.memory_used_bytes.size() ? lease.memory_used_bytes[slice] : 0;
 }
 
+inline uint64_t memory_parked_of(const wire::LeaseRecord& lease, size_t slice) {
+  return slice < lease.memory_parked_bytes.size() ? lease.memory_parked_bytes[slice] : 0;
+}
+
 }  // namespace tendril::view

@@ -20,16 +20,16 @@ namespace {
 using base::Code;
 using base::Status;
 
-const char* event_name(wire::NoticeKind kind) {
-  switch (kind) {
+const char* event_name(const wire::Notice& notice) {
+  switch (notice.kind) {
     case wire::NoticeKind::kWarning:
       return "warning";
     case wire::NoticeKind::kShrunk:
       return "shrunk";
     case wire::NoticeKind::kPaused:
-      return "paused";
+      return notice.memory ? "parked" : "paused";
     case wire::NoticeKind::kResumed:
-      return "resumed";
+      return notice.memory ? "woken" : "resumed";
     case wire::NoticeKind::kRequeue:
       return "requeue";
     case wire::NoticeKind::kEnded:
@@ -55,7 +55,7 @@ base::Fd open_events(const std::string& path) {
 }  // namespace
 
 std::string event_line(const wire::Notice& notice, int64_t wall_s) {
-  nlohmann::json event = event_of(event_name(notice.kind), notice.text, wall_s);
+  nlohmann::json event = event_of(event_name(notice), notice.text, wall_s);
   if (notice.in_s != 0) event["in_s"] = notice.in_s;
   return line_of(event);
 }

@@ -182,7 +182,7 @@ Status Cgroups::make(const std::string& folder, const lease::HostShare& share) c
 Status Cgroups::enter(uint64_t lease_id, const lease::HostShare& share, pid_t process) {
   const std::string folder = top_ + "/lease-" + std::to_string(lease_id);
   std::lock_guard<std::mutex> hold(mutex_);
-  if (groups_.emplace(lease_id, folder).second) {
+  if (groups_.emplace(lease_id, Group{folder, share.memory_bytes}).second) {
     const Status made = make(folder, share);
     if (!made.ok()) return made;
   }
@@ -191,11 +191,21 @@ Status Cgroups::enter(uint64_t lease_id, const lease::HostShare& share, pid_t pr
   return base::errno_status(Code::kExhausted, "cannot put a worker into its lease's cgroup", error);
 }
 
+void Cgroups::add_memory(uint64_t lease_id, uint64_t bytes) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = groups_.find(lease_id);
+  if (found == groups_.end()) return;
+  const int error = write_text(found->second.folder + "/memory.max",
+                               std::to_string(found->second.memory_bytes + bytes));
+  if (error != 0 && error != ENOENT)
+    log(Level::kWarning, "cannot give a parked lease host memory: %s", strerror(error));
+}
+
 void Cgroups::remove(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = groups_.find(lease_id);
   if (found == groups_.end()) return;
-  end_group(found->second);
+  end_group(found->second.folder);
   groups_.erase(found);
 }
 

@@ -28,6 +28,8 @@ class Cgroups {
 
   // Makes the group of the lease if there is none yet, and moves the process there.
   base::Status enter(uint64_t lease_id, const lease::HostShare& share, pid_t process);
+  // What the lease may have beyond its share of the machine's memory, because it is parked.
+  void add_memory(uint64_t lease_id, uint64_t bytes);
   // Kills what is left in the group, and removes it.
   void remove(uint64_t lease_id);
   // For the log: "memory, pids, cpu, io", or what of these there is.
@@ -45,7 +47,11 @@ class Cgroups {
   const std::string top_;   // below it, for this daemon's leases
   std::string controllers_;
   std::mutex mutex_;
-  std::map<uint64_t, std::string> groups_;  // guarded by mutex_: folders by lease
+  struct Group {
+    std::string folder;
+    uint64_t memory_bytes = 0;  // its share
+  };
+  std::map<uint64_t, Group> groups_;  // guarded by mutex_: by lease
 };
 
 }  // namespace tendril::daemon

@@ -37,7 +37,8 @@ Status no_such_lease() {
 bool is_about_lease(wire::OrderKind kind) {
   return kind == wire::OrderKind::kEnd || kind == wire::OrderKind::kChange ||
          kind == wire::OrderKind::kPause || kind == wire::OrderKind::kResume ||
-         kind == wire::OrderKind::kNotice;
+         kind == wire::OrderKind::kNotice || kind == wire::OrderKind::kPark ||
+         kind == wire::OrderKind::kWake;
 }
 
 std::vector<wire::SliceGrant> slices_of(const wire::Order& order) {
@@ -136,6 +137,10 @@ Status Sessions::carry_out(uint64_t term, const wire::Order& order, wire::OrderR
       end_for_pool(*lease, text.empty() ? "the pool ended it" : text, name_of(term, order));
     else if (order.kind == wire::OrderKind::kNotice)
       tell(**lease, order.notice, text, order.in_s);
+    else if (order.kind == wire::OrderKind::kPark)
+      return park_as_ordered(*lease, text);
+    else if (order.kind == wire::OrderKind::kWake)
+      want_wake(*lease);
     else if (order.kind != wire::OrderKind::kChange)
       pause(*lease, order.kind == wire::OrderKind::kPause, order.in_s, text);
     else
@@ -284,7 +289,7 @@ void Sessions::pause(Lease* lease, bool paused, uint64_t longest_s, const std::s
   if (paused) lease->paused_until_ns = base::now_ns() + longest_s * kSecondNs;
   if (lease->paused == paused) return;
   lease->paused = paused;
-  arbiter_->pause(lease->id, paused);
+  set_gate(*lease);
   log(Level::kInfo, "lease %llu is %s", static_cast<unsigned long long>(lease->id),
       paused ? "paused" : "resumed");
   const char* const otherwise = paused ? "its programs get no time on the GPU for a while"
@@ -335,13 +340,14 @@ void Sessions::when_noticed(uint64_t lease_id, Teller teller) {
 }
 
 void Sessions::tell(const Lease& lease, wire::NoticeKind kind, const std::string& text,
-                    uint64_t in_s) {
+                    uint64_t in_s, bool memory) {
   if (!lease.teller) return;
   wire::Notice notice;
   notice.lease_id = lease.id;
   notice.kind = kind;
   notice.text = text.substr(0, wire::kPoolTextBytesMax);
   notice.in_s = in_s;
+  notice.memory = memory;
   lease.teller(notice);
 }
 
@@ -400,8 +406,13 @@ wire::BookEntry Sessions::entry_of(const Lease& lease) {
     entry.used_ns += use.used_ns;
     entry.waited_ns += use.waited_ns;
   }
-  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
-    entry.memory_used_bytes += charged_bytes(*lease.accounting->get(), slice);
+  entry.standing = parking_.standing(lease.id);
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+    const uint64_t charged = bytes_in_use(*lease.accounting->get(), slice);
+    entry.memory_used_bytes += charged;
+    if (entry.standing == wire::Standing::kParked)
+      entry.stays_bytes.push_back(charged - std::min(charged, parked_bytes(lease, slice)));
+  }
   return entry;
 }
 

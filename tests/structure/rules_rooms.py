@@ -55,7 +55,7 @@ MAY_INCLUDE = {
     },
     "pool": {"base", "wire", "config", "lease", "view"},
     "dashboard": {"base", "wire", "config", "view", "http", "access", "reception"},
-    "plan": {"base", "config", "pool", "view"},
+    "plan": {"base", "config", "lease", "pool", "view"},
     "scheduler": {
         "base",
         "wire",

@@ -22,6 +22,8 @@ class PassageTaker {
                             const std::string& why) = 0;
 };
 
+class ParkLine;
+
 class Exports {
  public:
   virtual ~Exports() = default;
@@ -49,6 +51,9 @@ class Exports {
   virtual bool dial_passage(uint32_t /*number*/, const wire::PassageToken& /*token*/) {
     return false;
   }
+
+  // Null: nobody parks this session. It lives as long as the process.
+  virtual ParkLine* park_line() { return nullptr; }
 };
 
 }  // namespace tendril::worker

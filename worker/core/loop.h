@@ -23,6 +23,8 @@ enum class CallOutcome : uint8_t {
 //   transport::Wait patience(bool polling)   how long to look for the next call
 //   void looked()                        the loop looked for a call while no wait was polled
 //   void idle()                          no call came, and neither gate nor waits need a look
+//   bool ordered()                       tendrild wants something done between calls
+//   void obey()                          does it, if it can be done now
 //   CallOutcome serve(const session::Call&)
 template <typename Host>
 class Loop {
@@ -30,6 +32,7 @@ class Loop {
   // Runs until the client leaves, the service ends or a call is malformed.
   static void run(session::Service* service, Gate* gate, Host* host) {
     for (;;) {
+      if (__builtin_expect(host->ordered(), 0)) host->obey();
       const bool polling = host->polling();
       const Gate::Pace pace = gate->pace();
       if ((polling || pace == Gate::Pace::kAtOnce) && !service->pending()) {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -84,9 +85,11 @@ wire::ExportRecord record_of_image(const std::string& hash, uint64_t bytes) {
 
 }  // namespace
 
-Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd) {
+Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd,
+                       uint32_t number) {
   wire::WorkerRequest request = {};
   request.kind = kind;
+  request.reserved = number;
   request.record = record;
   return session::send_descriptors(socket_, &request, sizeof request, &fd, fd >= 0 ? 1 : 0);
 }
@@ -174,6 +177,8 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         return Status(Code::kClosed, "the daemon ended the session before it began");
       case wire::WorkerMessageKind::kExport:
       case wire::WorkerMessageKind::kPassage:
+      case wire::WorkerMessageKind::kPark:
+      case wire::WorkerMessageKind::kWake:
         break;
     }
     return Status(
@@ -199,10 +204,19 @@ void DaemonLink::take_messages(session::Service* service) {
       take_passage(&*received);
       continue;
     }
+    if (told && received->message.kind == wire::WorkerMessageKind::kPark) {
+      take_order(received->message.reserved);
+      continue;
+    }
+    if (told && received->message.kind == wire::WorkerMessageKind::kWake) {
+      take_order(0);
+      continue;
+    }
     std::lock_guard<std::mutex> hold(mutex_);
     if (!told || received->message.kind != wire::WorkerMessageKind::kExport) {
       gone_ = true;
       answered_.notify_all();
+      ordered_.notify_all();
       service->end(told ? "the server ended this session (its lease ended or was released)"
                         : "the server is shutting down");
       return;
@@ -213,6 +227,39 @@ void DaemonLink::take_messages(session::Service* service) {
     if (!received->fds.empty()) answer.fd = std::move(received->fds.front());
     answered_.notify_all();
   }
+}
+
+void DaemonLink::take_order(uint32_t number) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  wanted_.store(number, std::memory_order_relaxed);
+  ordered_.notify_all();
+}
+
+void DaemonLink::wait(uint32_t number, int timeout_ms) {
+  std::unique_lock<std::mutex> hold(mutex_);
+  ordered_.wait_for(hold, std::chrono::milliseconds(timeout_ms),
+                    [this, number] { return gone_ || wanted() != number; });
+}
+
+// A daemon that is gone ends the session anyway, so failures of these are not looked at.
+void DaemonLink::parked(uint32_t number, uint64_t bytes) {
+  wire::ExportRecord record = {};
+  record.bytes = bytes;
+  (void)say(wire::WorkerRequestKind::kParked, record, -1, number);
+}
+
+void DaemonLink::stays(uint32_t number, const std::string& why) {
+  wire::ExportRecord record = {};
+  memcpy(record.content, why.data(), std::min(why.size(), sizeof record.content - 1));
+  (void)say(wire::WorkerRequestKind::kStays, record, -1, number);
+}
+
+void DaemonLink::wants_wake(uint32_t number) {
+  (void)say(wire::WorkerRequestKind::kWantsWake, {}, -1, number);
+}
+
+void DaemonLink::returned(uint32_t number) {
+  (void)say(wire::WorkerRequestKind::kReturned, {}, -1, number);
 }
 
 void DaemonLink::take_passage(Received* received) {

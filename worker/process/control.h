@@ -19,6 +19,7 @@
 #include "transport/registry.h"
 #include "wire/assignment.h"
 #include "worker/core/exports.h"
+#include "worker/core/park_line.h"
 #include "worker/core/turns.h"
 
 namespace tendril::worker {
@@ -37,7 +38,7 @@ struct Received {
   std::vector<base::Fd> fds;
 };
 
-class DaemonLink final : public Exports {
+class DaemonLink final : public Exports, public ParkLine {
  public:
   explicit DaemonLink(int socket) : socket_(socket) {}
 
@@ -59,6 +60,13 @@ class DaemonLink final : public Exports {
   void take_passages(PassageTaker* taker) override;
   bool offer_passage(uint32_t number, wire::PassageToken* token) override;
   bool dial_passage(uint32_t number, const wire::PassageToken& token) override;
+  ParkLine* park_line() override { return this; }
+
+  void wait(uint32_t number, int timeout_ms) override;
+  void parked(uint32_t number, uint64_t bytes) override;
+  void stays(uint32_t number, const std::string& why) override;
+  void wants_wake(uint32_t number) override;
+  void returned(uint32_t number) override;
 
  private:
   struct Answer {
@@ -66,17 +74,19 @@ class DaemonLink final : public Exports {
     wire::ExportRecord record;
     base::Fd fd;
   };
-  base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
+  base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd,
+                   uint32_t number = 0);
   // Chooses among the offers and reports the choice or the failure to the daemon.
   base::Result<session::Choice> answer_offers(const wire::WorkerMessage& message,
                                               const std::vector<uint8_t>& tail);
   Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
   void take_messages(session::Service* service);
   void take_passage(Received* received);
+  void take_order(uint32_t number);
 
   const int socket_;
   std::mutex mutex_;
-  std::condition_variable answered_;
+  std::condition_variable answered_, ordered_;
   std::optional<Answer> answer_;   // guarded by mutex_
   bool gone_ = false;              // guarded by mutex_: no answer will come
   PassageTaker* taker_ = nullptr;  // guarded by mutex_

@@ -25,6 +25,7 @@
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/module.h"
+#include "worker/cuda/parking/parking.h"
 #include "worker/cuda/passage/passages.h"
 #include "worker/cuda/virtual_memory.h"
 #include "worker/nccl/operations.h"
@@ -34,6 +35,8 @@ namespace {
 
 // While a turn is held, because tendrild may shorten an endless turn.
 constexpr int32_t kGateLookMs = 1;
+// How soon an executor that sleeps sees that its session is to be parked.
+constexpr int32_t kOrderLookMs = 200;
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 // Over shared memory the next call comes sooner, over a network later.
 constexpr uint32_t kSpinBeforeSynchronisingUs = 3;
@@ -165,6 +168,8 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       graph_sizes_(std::make_unique<GraphSizes>(this)),
       image_objects_(std::make_unique<ImageObjects>()),
       passages_(std::make_unique<Passages>(this, exports)),
+      parking_(std::make_unique<Parking>(this, exports != nullptr ? exports->park_line() : nullptr,
+                                         accounting)),
       gate_(this, turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
 Executor::~Executor() {
@@ -199,7 +204,22 @@ bool Executor::catch_up_now() {
 }
 
 void Executor::looked() { waiters_->note_ended(); }
-void Executor::idle() { kept_memory_->look_again(); }
+
+void Executor::idle() {
+  idle_calls_ = counts_.calls.load(std::memory_order_relaxed);
+  idle_ms_ += slept_ms_;
+  const int32_t again_ms = kept_memory_->look_again_ms();
+  if (again_ms < 0 || idle_ms_ < again_ms) return;
+  idle_ms_ = 0;
+  kept_memory_->look_again();
+}
+
+bool Executor::ordered() const { return parking_->ordered(); }
+void Executor::obey() { parking_->obey(); }
+
+bool Executor::has_collectives() const {
+  return collectives_ != nullptr && collectives_->communicators() != nullptr;
+}
 
 // How long to look for the next call.
 transport::Wait Executor::patience(bool polling) {
@@ -208,11 +228,22 @@ transport::Wait Executor::patience(bool polling) {
   const bool gated = gate_.gate().pace() != Gate::Pace::kNever;
   const uint32_t spin_us = waiters_->some_ended() && !gated ? kSpinAfterWaitUs : kSpinUs;
   // The message that wakes us may be something other than a call.
-  return {spin_us, gated ? kGateLookMs : kept_memory_->look_again_ms()};
+  const int32_t again_ms = kept_memory_->look_again_ms();
+  const int32_t most_ms = parking_->ordered() ? kGateLookMs : kOrderLookMs;
+  slept_ms_ = again_ms < 0 ? most_ms : std::min(again_ms, most_ms);
+  // A sleeper that only looks around does not spin for a call before it sleeps again.
+  const bool idle = counts_.calls.load(std::memory_order_relaxed) == idle_calls_;
+  return {idle ? 0 : spin_us, gated ? kGateLookMs : slept_ms_};
 }
 
 CallOutcome Executor::serve(const session::Call& call) {
   call_ = &call;
+  if (__builtin_expect(parking_->away(), 0) && !Parking::works_while_away(call.opcode)) {
+    if (parking_->reads(call) && contexts_.enter(call.context) == CUDA_SUCCESS &&
+        parking_->read(call))
+      return CallOutcome::kRun;
+    if (!parking_->wake()) return CallOutcome::kSessionOver;
+  }
   if (is_launch(call.opcode))
     wire::count_alone(counts_.launches, 1);
   else if (is_transfer(call.opcode))

@@ -67,6 +67,8 @@ class GraphSizes;
 class ImageObjects;
 // Connections to workers of other servers (passage/passages.h).
 class Passages;
+// Memory that leaves the GPU while the session is idle (parking/parking.h).
+class Parking;
 
 class Executor {
  public:
@@ -109,6 +111,8 @@ class Executor {
   GraphSizes& graph_sizes() { return *graph_sizes_; }
   ImageObjects& image_objects() { return *image_objects_; }
   Passages& passages() { return *passages_; }
+  Parking& parking() { return *parking_; }
+  bool has_collectives() const;  // NCCL is open here
   // Memory of this machine that the session has. Any thread.
   HostUse& host() { return host_; }
 
@@ -168,6 +172,8 @@ class Executor {
   transport::Wait patience(bool polling);
   void looked();
   void idle();
+  bool ordered() const;
+  void obey();
   CallOutcome serve(const session::Call& call);
 
   void ended(Kind kind, uint64_t id, void* object);
@@ -182,6 +188,9 @@ class Executor {
   wire::SessionCounts& counts_;
   const session::Call* call_ = nullptr;
   const bool tracing_;  // TENDRIL_WORKER_TRACE
+  // For how long nothing came: since the last look at kept memory, and the sleep that comes next.
+  int32_t idle_ms_ = 0, slept_ms_ = 0;
+  uint64_t idle_calls_ = UINT64_MAX;  // how many had come when it was last idle
   const HostBounds host_bounds_;
   HostUse host_;
   std::unordered_map<const void*, uint64_t> held_host_;  // bytes by the driver's object
@@ -207,6 +216,7 @@ class Executor {
   std::unique_ptr<GraphSizes> graph_sizes_;
   std::unique_ptr<ImageObjects> image_objects_;
   std::unique_ptr<Passages> passages_;
+  std::unique_ptr<Parking> parking_;
   GatePort gate_;
   std::unique_ptr<nccl::Executor> collectives_;  // null: there is no NCCL here
 };

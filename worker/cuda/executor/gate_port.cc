@@ -10,6 +10,7 @@
 #include "worker/cuda/executor/executor.h"
 #include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/waits.h"
+#include "worker/cuda/parking/parking.h"
 
 namespace tendril::worker::cuda {
 
@@ -63,7 +64,7 @@ bool GatePort::serve() {
   executor_.service().flush();
   if (executor_.waiters().polling()) executor_.waiters().poll();
   if (before != nullptr) contexts.use(before);
-  return executor_.service().attend();
+  return executor_.parking().obey_at_gate() && executor_.service().attend();
 }
 
 bool GatePort::busy() { return executor_.waiters().polling(); }

@@ -42,6 +42,11 @@ Passages::~Passages() {
 
 // ---- passages ----
 
+bool Passages::any() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return !passages_.empty();
+}
+
 Passage* Passages::find(uint32_t number) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = passages_.find(number);

@@ -36,6 +36,8 @@ class Passages final : private PassageTaker {
   CUresult tell(uint32_t number, uint64_t operation, CUevent event);
   CUresult await(uint32_t number, uint64_t operation, CUstream stream);
 
+  bool any();  // is there a passage
+
   // The context is about to end with all that is in it: releases what it holds.
   void end_context(CUcontext context);
   // It has ended.

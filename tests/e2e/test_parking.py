@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parked leases: their GPU memory leaves for the server's host memory and comes back with every
+byte, others have the GPU meanwhile, and whoever dies in between takes nobody else along.
+TENDRIL_PARK_CYCLES sets how often programs are parked at arbitrary moments."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import harness
+from harness import MIB, PROGRAMS, Server, eventually, tendril
+
+CYCLES = int(os.environ.get("TENDRIL_PARK_CYCLES", "25"))
+
+# Answers lines. "take SEED MIB..." allocates blocks and fills them by copies and by the GPU. "sum"
+# reads all of them and prints a hash. "touch" has the GPU write what is there already. "free N"
+# gives one back. "info" says free and total memory.
+NOTEBOOK = """
+import ctypes, hashlib, random, sys
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(code):
+    assert code == 0, code
+context = c_void_p()
+must(cuda.cuInit(0))
+must(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+must(cuda.cuCtxSetCurrent(context))
+blocks = []
+def take(seed, sizes):
+    dice = random.Random(seed)
+    for mib in sizes:
+        address, size = c_uint64(), mib << 20
+        must(cuda.cuMemAlloc_v2(byref(address), c_size_t(size)))
+        must(cuda.cuMemsetD32_v2(address, dice.getrandbits(32), c_size_t(size // 4)))
+        for _ in range(3):
+            data = dice.randbytes(70000)
+            at = c_uint64(address.value + dice.randrange(size - len(data)))
+            must(cuda.cuMemcpyHtoD_v2(at, data, c_size_t(len(data))))
+        blocks.append((address, size))
+def digest():
+    sum = hashlib.sha256()
+    for address, size in blocks:
+        into = ctypes.create_string_buffer(size)
+        must(cuda.cuMemcpyDtoH_v2(into, address, c_size_t(size)))
+        sum.update(into.raw)
+    return sum.hexdigest()
+print("ready", flush=True)
+for line in sys.stdin:
+    word, *rest = line.split()
+    if word == "take":
+        take(int(rest[0]), [int(mib) for mib in rest[1:]])
+        print("taken", flush=True)
+    elif word == "sum":
+        print(digest(), flush=True)
+    elif word == "free":
+        must(cuda.cuMemFree_v2(blocks.pop(int(rest[0]))[0]))
+        print("freed", flush=True)
+    elif word == "touch":  # needs the GPU, and changes nothing
+        for address, _ in blocks:
+            four = c_uint64()
+            must(cuda.cuMemcpyDtoH_v2(byref(four), address, c_size_t(4)))
+            must(cuda.cuMemsetD32_v2(address, four.value & 0xFFFFFFFF, c_size_t(1)))
+        must(cuda.cuCtxSynchronize())
+        print("touched", flush=True)
+    elif word == "info":
+        free, total = c_size_t(), c_size_t()
+        must(cuda.cuMemGetInfo_v2(byref(free), byref(total)))
+        print(free.value, total.value, flush=True)
+"""
+
+
+SUITE = harness.BUILD / "bin" / "tendril_conformance"
+TESTS = os.environ.get("TENDRIL_PARK_TESTS", "Memory*:Copy*:Stream*:Launch*:Event*:Graph*")
+PARK = 12  # the request (wire/control.h)
+
+
+class Mover:
+    """Parks and wakes the newest lease of a server at random moments, without a pause."""
+
+    def __init__(self, server):
+        self.server, self.parks, self.over = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self.move)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def move(self):
+        dice, lease = random.Random(7), 1
+        with harness.Control(self.server) as control:
+            while not self.over.is_set():
+                # Numbers of leases and sessions grow together.
+                for number in range(lease, lease + 12):
+                    code, _ = control.ask(PARK, harness.number(1, number))
+                    if code == 0:
+                        self.parks += 1
+                        lease = number
+                        break
+                if dice.random() < 0.5:
+                    control.ask(PARK, harness.number(1, lease) + harness.number(2, 1, "<B"))
+                time.sleep(dice.random() * 0.01)
+
+
+class Notebook:
+    """A program that does what it is told, line by line."""
+
+    def __init__(self, server, *options):
+        self.process = subprocess.Popen(
+            [harness.TENDRIL, "run", *options, "--", sys.executable, "-c", NOTEBOOK],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=harness.clean_environment(TENDRIL_SERVERS=server.endpoint),
+        )
+        self.line()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        harness.end(self.process)
+        self.process.stderr.close()
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def begin(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, *words):
+        self.begin(*words)
+        return self.line()
+
+    def leave(self):
+        """Ends as a program ends, and gives its stderr."""
+        self.process.stdin.close()
+        text = self.process.stderr.read()
+        self.process.wait(20)
+        return text
+
+
+def move(server, verb, lease):
+    return tendril("lease", verb, str(lease), TENDRIL_SERVERS=server.endpoint)
+
+
+def lease_of(server, number):
+    return next(lease for lease in server.leases() if lease["lease"] == number)
+
+
+def newest(server):
+    return max(lease["lease"] for lease in server.leases())
+
+
+@harness.needs_client
+class Parking(unittest.TestCase):
+    """One server of one GPU with 1 GiB."""
+
+    def parked(self, server, lease):
+        status, out, err = move(server, "park", lease)
+        self.assertEqual(status, 0, err)
+        self.assertIn("parked", out)
+        self.assertEqual(lease_of(server, lease)["standing"], "parked")
+
+    def test_bytes_come_back_and_the_gpu_is_free_meanwhile(self):
+        with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "600M") as book:
+            book.ask("take", 1, 200, 2, 64, 1, 128)
+            before, info = book.ask("sum"), book.ask("info")
+            number = newest(server)
+            used = harness.listing(server, "smi")["gpus"][0]["memory_used_bytes"]
+            self.parked(server, number)
+            slice_ = lease_of(server, number)["slices"][0]
+            self.assertGreaterEqual(slice_["memory_parked_bytes"], 395 * MIB)
+            self.assertEqual(
+                used - harness.listing(server, "smi")["gpus"][0]["memory_used_bytes"],
+                slice_["memory_parked_bytes"],
+            )
+            self.assertIn(
+                "parked",
+                tendril("ls", server=server)[1],
+            )
+            self.assertEqual(book.ask("info"), info, "a question about memory wakes nobody")
+            self.assertEqual(lease_of(server, number)["standing"], "parked")
+            # Who comes now has the memory and uses it.
+            with Notebook(server, "-m", "900M") as other:
+                other.ask("take", 2, 700)
+                other.ask("sum")
+            eventually(lambda: len(server.leases()) == 1, 10)
+            self.assertEqual(book.ask("sum"), before, "read from the host's memory")
+            self.assertEqual(lease_of(server, number)["standing"], "parked")
+            book.ask("touch")
+            self.assertEqual(lease_of(server, number)["standing"], "granted")
+            self.assertEqual(book.ask("sum"), before)
+            self.assertEqual(lease_of(server, number)["slices"][0]["memory_parked_bytes"], 0)
+            lines = [line for line in book.leave().splitlines() if "parked on the server" in line]
+            self.assertEqual(len(lines), 1, lines)
+
+    def test_the_owner_wakes_it_before_it_works(self):
+        with Server(memory=512 * MIB) as server, Notebook(server, "-m", "300M") as book:
+            book.ask("take", 3, 100, 30)
+            before, number = book.ask("sum"), newest(server)
+            for _ in range(3):
+                self.parked(server, number)
+                status, out, err = move(server, "wake", number)
+                self.assertEqual(status, 0, err)
+                self.assertIn("on its GPU again", out)
+                self.assertEqual(lease_of(server, number)["standing"], "granted")
+            self.assertEqual(book.ask("sum"), before)
+            self.assertEqual(lease_of(server, number)["parks"], 3)
+            status, _, err = move(server, "park", 4711)
+            self.assertEqual(status, 1)
+            self.assertIn("no lease 4711", err)
+
+    def test_who_wakes_waits_and_newcomers_do_not_overtake(self):
+        with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "600M") as book:
+            book.ask("take", 4, 300)
+            before, number = book.ask("sum"), newest(server)
+            self.parked(server, number)
+            with Notebook(server, "-m", "700M") as other:
+                other.ask("take", 5, 10)
+                book.begin("touch")
+                eventually(lambda: lease_of(server, number)["standing"] == "waking", 10)
+                status, _, err = tendril(
+                    "run", "-m", "200M", "--", "true", TENDRIL_SERVERS=server.endpoint
+                )
+                self.assertNotEqual(status, 0)
+                self.assertIn("parked leases", err)
+            self.assertEqual(book.line(), "touched")
+            self.assertEqual(book.ask("sum"), before)
+
+    def test_idle_leases_are_parked_and_make_room(self):
+        with Server("--park-idle", "2s", memory=1024 * MIB) as server:
+            with Notebook(server, "-m", "600M") as one:
+                one.ask("take", 6, 300)
+                first, number = one.ask("sum"), newest(server)
+                eventually(lambda: lease_of(server, number)["standing"] == "parked", 20)
+                with Notebook(server, "-m", "600M") as two:
+                    two.ask("take", 7, 300)
+                    second = two.ask("sum")
+                    for _ in range(2):
+                        one.ask("touch")
+                        self.assertEqual(one.ask("sum"), first)
+                        two.ask("touch")
+                        self.assertEqual(two.ask("sum"), second)
+        # Both came back after the other one had been idle for two seconds.
+
+    def test_refusals_say_why(self):
+        with Server("--park-memory", "50M", memory=512 * MIB) as server:
+            with Notebook(server, "-m", "300M") as book:
+                book.ask("take", 8, 100)
+                before, number = book.ask("sum"), newest(server)
+                status, _, err = move(server, "park", number)
+                self.assertEqual(status, 1)
+                self.assertIn("--park-memory", err)
+                self.assertEqual(book.ask("sum"), before)
+                self.assertEqual(lease_of(server, number)["standing"], "granted")
+
+    def test_only_who_dies_is_lost(self):
+        with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "300M") as book:
+            book.ask("take", 9, 150)
+            before, number = book.ask("sum"), newest(server)
+            self.parked(server, number)
+            with Notebook(server, "-m", "300M") as other:
+                other.ask("take", 10, 100)
+                other_number = newest(server)
+                self.parked(server, other_number)
+                other.process.kill()  # its client, while it is parked
+                eventually(lambda: len(server.leases()) == 1, 20)
+            with Notebook(server, "-m", "300M") as third:
+                third.ask("take", 11, 100)
+                self.parked(server, newest(server))
+                self.assertEqual(book.ask("sum"), before)
+                full = [pid for pid in server.workers() if harness.resident_kib(pid) > 90 << 10]
+                self.assertTrue(full)
+                for pid in full:
+                    os.kill(pid, signal.SIGKILL)  # with what was parked in them
+                eventually(lambda: not server.leases(), 20)
+            with Notebook(server, "-m", "900M") as last:  # nothing of them is left
+                last.ask("take", 12, 600)
+                last.ask("sum")
+
+    def test_a_lease_that_wakes_may_be_killed(self):
+        with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "600M") as book:
+            book.ask("take", 13, 300)
+            number = newest(server)
+            self.parked(server, number)
+            with Notebook(server, "-m", "700M") as other:
+                other.ask("take", 14, 100)
+                kept = other.ask("sum")
+                book.begin("touch")
+                eventually(lambda: lease_of(server, number)["standing"] == "waking", 10)
+                book.process.kill()
+                eventually(lambda: len(server.leases()) == 1, 20)
+                self.assertEqual(other.ask("sum"), kept)
+                # What was kept for it is free.
+                status, _, err = tendril(
+                    "run", "-m", "200M", "--", "true", TENDRIL_SERVERS=server.endpoint
+                )
+                self.assertEqual(status, 0, err)
+
+    def test_programs_are_parked_at_arbitrary_moments(self):
+        names = ["histogram", "reduction", "training_step", "matrix_multiply", "stream_memory"]
+        dice = random.Random(20)
+        with Server(memory=1024 * MIB) as server:
+            alone = {name: stable(self.run_program(server, name)) for name in names}
+            with Mover(server) as mover:
+                until = time.monotonic() + 600
+                while mover.parks < CYCLES and time.monotonic() < until:
+                    name = dice.choice(names)
+                    self.assertEqual(stable(self.run_program(server, name)), alone[name])
+            self.assertGreaterEqual(mover.parks, CYCLES)
+
+    def run_program(self, server, name):
+        status, out, err = tendril(
+            "run", "-m", "400M", "--", PROGRAMS / name, server=server, timeout=120
+        )
+        self.assertEqual(status, 0, out + err)
+        return out
+
+    @unittest.skipUnless(SUITE.exists(), "the conformance suite is not built")
+    def test_conformance_is_parked_at_arbitrary_moments(self):
+        """Each test of the suite, while its lease is parked again and again."""
+        with Server(memory=2048 * MIB) as server, Mover(server) as mover:
+            until = time.monotonic() + 600
+            rounds = 0
+            while rounds == 0 or (mover.parks < CYCLES and time.monotonic() < until):
+                status, out, err = tendril(
+                    "run",
+                    "-m",
+                    "1G",
+                    "--",
+                    SUITE,
+                    "--gtest_brief=1",
+                    "--gtest_filter=" + TESTS,
+                    server=server,
+                    timeout=600,
+                )
+                self.assertEqual(status, 0, (out + err)[-3000:])
+                rounds += 1
+            self.assertGreaterEqual(mover.parks, CYCLES)
+
+
+def stable(text):
+    """Output without times and rates."""
+    return re.sub(r"\d+\.\d+( ms| s| us|x)?", "N", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

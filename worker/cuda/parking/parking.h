@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parks a session: its device memory goes to this process' host memory and is free on the GPUs,
+// while addresses, contexts and handles stay. tendrild orders it (core/park_line.h) and says when
+// the memory may come back. docs/decisions/0032 says what leaves and what stays.
+//
+// It happens between calls, or while a call waits at the gate, and only when all that was given to
+// the GPUs is done; never in the middle of work. A call that comes while the memory is away asks
+// tendrild for the lease's slices, waits, and then finds every byte where it was. Executor thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "session/lane/service.h"
+#include "worker/core/park_line.h"
+#include "worker/cuda/executor/executor.h"
+#include "worker/cuda/parking/host_store.h"
+
+namespace tendril::worker::cuda {
+
+class Parking {
+ public:
+  // `line` may be null (tests): then nobody parks the session. `accounting` too.
+  Parking(Executor* executor, ParkLine* line, wire::AccountingPage* accounting);
+
+  // There is something to do between calls. One load.
+  bool ordered() const { return line_ != nullptr && line_->wanted() != done_; }
+  // Does it, if it can be done now. Otherwise call it again soon.
+  void obey();
+  // A call waits at the gate. False: the session is over.
+  bool obey_at_gate();
+
+  bool away() const { return away_ != 0; }
+  // Whether this call can be answered without any device memory.
+  static bool works_while_away(uint16_t opcode);
+  // Answers a copy to the client out of what is parked. No GPU is needed. False: it cannot, and
+  // nothing was answered. The call's context is current.
+  static bool reads(const session::Call& call);
+  bool read(const session::Call& call);
+  // Before any other call. Blocks until the memory is back. False: the session is over.
+  bool wake();
+
+ private:
+  bool read_to_shared(const session::Call& call);
+  void park(uint32_t number);
+  bool settled(std::string* never);
+  bool anything_runs(WorkerContext* context);
+  CUresult leave(uint64_t* bytes);
+  void return_all(uint32_t number);
+  CUresult bring_back();
+  void account(uint32_t slot, uint64_t bytes);
+
+  Executor& executor_;
+  ParkLine* const line_;
+  wire::AccountingPage* const accounting_;
+  HostStore store_;
+  uint32_t done_ = 0;  // the order that was obeyed or refused; 0: the memory is here
+  uint32_t away_ = 0;  // under this number; 0: it is here
+};
+
+}  // namespace tendril::worker::cuda
