@@ -7,6 +7,7 @@
 #include "config/quantity.h"
 #include "config/text.h"
 #include "plan/page.h"
+#include "plan/parked_replay.h"
 
 namespace tendril::cli {
 namespace {
@@ -32,6 +33,22 @@ base::Status read_plan_options(const PlanOptions& options, plan::LadderOptions* 
   return {};
 }
 
+constexpr double kWakeLimit_s = 3;
+
+// Empty: the records do not say when holders worked.
+std::string parked_text(const plan::Records& records, const plan::LadderOptions& ladder) {
+  std::string text;
+  for (const uint64_t card_bytes : ladder.cards_bytes) {
+    if (!records.measured) return "";
+    plan::ParkedSettings settings;
+    settings.card_bytes = card_bytes;
+    settings.idle_s = static_cast<double>(ladder.idle_before_move_s);
+    settings.seed = ladder.seed;
+    text += plan::parked_text(records, settings, kWakeLimit_s);
+  }
+  return text;
+}
+
 }  // namespace
 
 int plan_gpus(const PlanOptions& options) {
@@ -47,6 +64,16 @@ int plan_gpus(const PlanOptions& options) {
   }
   const auto records = reader.finish();
   if (!records.ok()) return complain(kFailed, records.status());
+  if (options.parked) {
+    const std::string text = parked_text(records.value(), ladder);
+    if (text.empty()) {
+      return complain(kUsage, base::Status(base::Code::kInvalid,
+                                           "--parked needs records of memory and work; these say "
+                                           "only what was asked for"));
+    }
+    fputs(text.c_str(), stdout);
+    return ferror(stdout) == 0 ? 0 : kFailed;
+  }
   const plan::Report report = plan::report_on(records.value(), ladder, options.files);
   std::string output;
   if (options.format == "json")

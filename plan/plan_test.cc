@@ -7,6 +7,7 @@
 
 #include "config/text.h"
 #include "plan/page.h"
+#include "plan/parked_replay.h"
 #include "plan/shared_gpu.h"
 
 namespace tendril::plan {
@@ -251,6 +252,56 @@ TEST(PlanTraces, GenAiPodsGiveTheKnownFigures) {
     }
     EXPECT_LE(moved.outcome.gpus, lent.outcome.gpus);
   }
+}
+
+// Three that each fill a card by half, and work in turns of 100 s, an hour apart.
+Records taking_turns() {
+  Records records;
+  records.measured = true;
+  records.step_s = 100;
+  records.to_s = 20'000;
+  for (int64_t number = 0; number < 3; ++number) {
+    Holder holder;
+    holder.name = "pod" + std::to_string(number);
+    holder.to_s = records.to_s;
+    for (int64_t at_s = 0; at_s < records.to_s; at_s += 100) {
+      const bool works = at_s / 100 % 36 == number * 12;
+      holder.samples.push_back({at_s, works ? 0.5F : 0.0F, true, 40 * kGb});
+    }
+    records.holders.push_back(std::move(holder));
+  }
+  return records;
+}
+
+TEST(ParkedReplay, WhoWorksInTurnsNeedsNoCardOfItsOwn) {
+  ParkedSettings settings;
+  settings.card_bytes = 80 * kGb;
+  settings.link_bytes_per_s = 10e9;
+  settings.cards = 2;
+  ParkedOutcome outcome = replay_parked(taking_turns(), settings);
+  EXPECT_EQ(outcome.never_started, 0u);
+  EXPECT_GT(outcome.wakes, 10u);
+  EXPECT_NEAR(outcome.longest_wait_s, 4, 0.01) << "40 GB at 10 GB/s, and nobody in the way";
+  EXPECT_NEAR(outcome.moved_bytes, 40e9 * static_cast<double>(outcome.wakes + outcome.parks), 1);
+  settings.cards = 1;
+  outcome = replay_parked(taking_turns(), settings);
+  EXPECT_EQ(outcome.never_started, 0u) << "it starts when another one is parked";
+  EXPECT_LE(outcome.longest_wait_s, 8.01) << "one out, one in";
+  EXPECT_EQ(fewest_parked(taking_turns(), settings, 5).cards, 1u);
+}
+
+TEST(ParkedReplay, WhoWorksAllTheTimeIsNotParked) {
+  Records records = taking_turns();
+  for (Holder& holder : records.holders)
+    for (Sample& sample : holder.samples) sample.busy = 1;
+  ParkedSettings settings;
+  settings.card_bytes = 80 * kGb;
+  settings.cards = 1;
+  const ParkedOutcome outcome = replay_parked(records, settings);
+  EXPECT_EQ(outcome.parks, 0u);
+  EXPECT_EQ(outcome.wakes, 0u);
+  EXPECT_EQ(outcome.never_started, 1u) << "the third finds no room";
+  EXPECT_EQ(fewest_parked(records, settings, 3).cards, 2u);
 }
 
 TEST(PlanTraces, OpenbNeedsFewerGpusOnEachStep) {

@@ -40,6 +40,8 @@ const char* third_person(Action step) {
       return "pauses";
     case Action::kRequeue:
       return "is requeued";
+    case Action::kPark:
+      return "is parked";
     case Action::kWarn:
     case Action::kEnd:
       return "ends";
@@ -108,6 +110,8 @@ const char* life_act_name(LifeAct act) {
       return "requeue";
     case LifeAct::kEnd:
       return "end";
+    case LifeAct::kPark:
+      return "park";
   }
   return "unknown";
 }
@@ -265,6 +269,10 @@ void Life::take(Call* call, Ladder* ladder, LifeCause cause, const std::vector<A
         step_for(steps[ladder->step++], call->facts.can_shrink, call->facts.can_requeue);
     if (!step) continue;
     if (leaves(*step)) return leave(call, cause, *step == Action::kRequeue, why);
+    if (*step == Action::kPark) {
+      ladder->park = true;
+      return;
+    }
     (*step == Action::kShrink ? ladder->shrink : ladder->pause) = true;
     ladder->next_ns = sum_ns(call->now_ns, std::max<uint64_t>(length_s(call->rules, *step), 1));
     return;
@@ -329,6 +337,9 @@ void Life::settle(Call* call) {
   }
   const bool looser = (shrunk_ && !shrink) || (paused_ && !pause);
   const bool shrinks = shrink && !shrunk_, pauses = pause && !paused_;
+  // Its work wakes it, so nothing is ordered when the ladder is gone.
+  const bool parks = idle_.park && !parked_;
+  parked_ = idle_.park;
   shrunk_ = shrink;
   paused_ = pause;
   if (!over_) {
@@ -342,6 +353,8 @@ void Life::settle(Call* call) {
     if (shrinks) call->out.actions.push_back(action);
     action.act = LifeAct::kPause;
     if (pauses) call->out.actions.push_back(action);
+    action.act = LifeAct::kPark;
+    if (parks) call->out.actions.push_back(action);
   }
   if (over_) call->out.again_ns = kNever;
   if (call->leaving) call->out.actions.push_back(std::move(*call->leaving));

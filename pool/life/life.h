@@ -70,6 +70,7 @@ enum class LifeAct : uint8_t {
   kResume,    // order the share that was granted, and turns, unless `paused` or `shrunk` say else
   kRequeue,   // tell the holder to stop the program and to ask again
   kEnd,       // end it now
+  kPark,      // order its GPU memory to its servers' host memory, until it works again
 };
 const char* life_act_name(LifeAct act);
 
@@ -118,6 +119,7 @@ class Life {
     int64_t next_ns = kNever;   // when the next step is due
     size_t step = 0;
     bool shrink = false, pause = false;  // what this ladder asks for now
+    bool park = false;  // it took its last step: the lease is parked until it works
     bool begun() const { return begun_ns != kNever; }
   };
   struct Call;  // one call of advance()
@@ -135,7 +137,7 @@ class Life {
 
   Ladder max_wall_, fixed_end_, idle_, unused_, reclaim_;
   int64_t requeue_end_ns_ = kNever;  // told to requeue; ended at this time if it is still there
-  bool shrunk_ = false, paused_ = false, over_ = false;
+  bool shrunk_ = false, paused_ = false, parked_ = false, over_ = false;
 };
 
 // When a reclaim that begins at `now_ns` has taken all of the lease at the latest: the time that a

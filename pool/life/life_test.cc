@@ -130,6 +130,22 @@ TEST(Life, WorkUndoesTheStepsOfIdleness) {
   EXPECT_FALSE(lease.life.paused());
 }
 
+TEST(Life, ParkingIsTheLastStepAndWorkEndsIt) {
+  Lease lease;
+  lease.rules.idle_timeout_s = 300;
+  lease.rules.idle_grace_s = 60;
+  lease.rules.idle_steps = {Action::kWarn, Action::kPark};
+  lease.idle_until(5000);
+  EXPECT_EQ(lease.log, (Log{"300 warn", "360 park"}));
+  EXPECT_NE(lease.actions[0].text.find("it is parked in 60 s"), std::string::npos)
+      << lease.actions[0].text;
+  EXPECT_EQ(lease.actions[0].gone_s, UINT64_MAX) << "it never ends for that";
+  lease.log.clear();
+  lease.busy_until(5100);
+  lease.idle_until(5600);
+  EXPECT_EQ(lease.log, (Log{"5001 resume", "5400 warn", "5460 park"})) << "again, the whole way";
+}
+
 TEST(Life, UnknownUseCountsAsActive) {
   Lease lease;
   lease.rules.idle_timeout_s = 100;
@@ -340,6 +356,10 @@ class Chance {
         break;
       case LifeAct::kShrink:
         EXPECT_TRUE(facts_.can_shrink);
+        break;
+      case LifeAct::kPark:
+        EXPECT_EQ(action.cause, LifeCause::kIdle);
+        EXPECT_EQ(rules_.idle_steps.back(), Action::kPark);
         break;
       case LifeAct::kRequeue:
         EXPECT_TRUE(facts_.can_requeue);

@@ -43,6 +43,8 @@ const char* action_name(Action action) {
       return "requeue";
     case Action::kEnd:
       return "end";
+    case Action::kPark:
+      return "park";
   }
   return "unknown";
 }

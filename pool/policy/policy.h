@@ -48,7 +48,7 @@ struct Account {
 };
 
 // What a lease may have to bear, in the order of a list.
-enum class Action : uint8_t { kWarn, kShrink, kPause, kRequeue, kEnd };
+enum class Action : uint8_t { kWarn, kShrink, kPause, kRequeue, kEnd, kPark };
 const char* action_name(Action action);  // "warn", ...
 
 enum class OverQuota : uint8_t {

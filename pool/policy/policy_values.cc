@@ -238,10 +238,10 @@ PerUserRules PolicyValues::per_user(const std::string& key, const toml::node& no
 
 std::vector<Action> PolicyValues::actions(const std::string& key, const toml::node& node,
                                           bool must_free) {
-  static constexpr Action kActions[] = {Action::kWarn, Action::kShrink, Action::kPause,
-                                        Action::kRequeue, Action::kEnd};
+  static constexpr Action kActions[] = {Action::kWarn, Action::kShrink,  Action::kPause,
+                                        Action::kPark, Action::kRequeue, Action::kEnd};
   const char* const what =
-      "a list of warn, shrink, pause, requeue and end, as in [\"warn\", \"end\"]";
+      "a list of warn, shrink, pause, park, requeue and end, as in [\"warn\", \"end\"]";
   std::vector<Action> found;
   if (!node.is_array() || node.as_array()->empty()) {
     expected(key, node, what);
@@ -262,9 +262,13 @@ std::vector<Action> PolicyValues::actions(const std::string& key, const toml::no
     }
     if (*action == Action::kWarn && !found.empty()) fail(one, "'warn' must be the first");
     if (!found.empty() && found.back() == Action::kEnd) fail(one, "nothing comes after 'end'");
+    if (!found.empty() && found.back() == Action::kPark)
+      fail(one, "nothing comes after 'park': a parked lease holds nothing that others need");
     found.push_back(*action);
   }
-  if (must_free && found.back() != Action::kEnd && found.back() != Action::kRequeue)
+  if (must_free && found.back() == Action::kPark)
+    expected(key, node, "a list without \"park\", which is for leases that are idle");
+  else if (must_free && found.back() != Action::kEnd && found.back() != Action::kRequeue)
     expected(key, node,
              "a list that ends with \"requeue\" or \"end\", because nothing else frees GPUs");
   return found;

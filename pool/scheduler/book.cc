@@ -41,6 +41,8 @@ bool take_use(Part* part, const wire::BookEntry& entry, uint64_t now_ns) {
   part->memory_used_bytes = entry.memory_used_bytes;
   part->processes = entry.processes;
   part->paused = entry.paused;
+  part->parked = entry.standing == wire::Standing::kParked;
+  part->stays_bytes = entry.stays_bytes;
   const bool attached = entry.was_attached && !part->was_attached;
   part->was_attached = part->was_attached || entry.was_attached;
   return woke || attached;
@@ -61,10 +63,15 @@ std::vector<PlacedSlice> Scheduler::State::placed(const Job& job) const {
   for (const Part& part : job.parts) {
     const Member* server = member(part.server);
     if (server == nullptr || part.phase == PartPhase::kEnded) continue;
-    for (const wire::SliceGrant& slice : part.slices) {
+    for (size_t i = 0; i < part.slices.size(); ++i) {
+      const wire::SliceGrant& slice = part.slices[i];
       const uint32_t gpu = position_of(*server, slice.gpu_index);
       if (gpu >= server->record.facts.gpus.size()) continue;
       slices.push_back({part.server, gpu, slice.share_millionths, slice.memory_bytes});
+      if (!part.parked) continue;
+      const uint64_t stays = i < part.stays_bytes.size() ? part.stays_bytes[i] : 0;
+      slices.back().share_millionths = 0;
+      slices.back().memory_bytes = std::min(stays, slice.memory_bytes);
     }
   }
   return slices;
@@ -183,9 +190,15 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
   const bool has_age = part.reported_ns == 0 && !part.from_zero && job.stage == Stage::kGranted &&
                        entry.age_ns < kNotAgain / 4;
   if (has_age) job.granted_ns = int64_t(now_.monotonic_ns) - int64_t(entry.age_ns);
-  const bool stirs = take_use(&part, entry, now_.monotonic_ns);
-  if (!entry.slices.empty() && !equal(entry.slices, part.slices)) {
+  const bool moved = part.parked != (entry.standing == wire::Standing::kParked);
+  if (moved) {
     grow_given(part, entry.age_ns);
+    event(part.parked ? "wake" : "park", "lease " + std::to_string(job.id),
+          "on server " + server.record.name);
+  }
+  const bool stirs = take_use(&part, entry, now_.monotonic_ns);
+  if (!entry.slices.empty() && (moved || !equal(entry.slices, part.slices))) {
+    if (!moved) grow_given(part, entry.age_ns);
     part.slices = entry.slices;
     if (job.stage >= Stage::kGranted) save_grant(job);
     if (job.in_engine) {

@@ -25,6 +25,7 @@ wire::NoticeKind notice_of(const LifeAction& action) {
     case LifeAct::kShrink:
       return wire::NoticeKind::kShrunk;
     case LifeAct::kPause:
+    case LifeAct::kPark:
       return wire::NoticeKind::kPaused;
     case LifeAct::kResume:
       return wire::NoticeKind::kResumed;
@@ -145,7 +146,8 @@ void Scheduler::State::tell_parts(Job& job, wire::Order told) {
 void Scheduler::State::act(Job& job, const LifeAction& action) {
   job.stirred = true;
   job.acted_ns = now_.monotonic_ns;
-  static const char* const kWhats[] = {"warn", "shrink", "pause", "resume", "requeue", "end"};
+  static const char* const kWhats[] = {"warn",    "shrink", "pause", "resume",
+                                       "requeue", "end",    "park"};
   event(kWhats[size_t(action.act)], "lease " + std::to_string(job.id), action.text);
   wire::Order told;
   told.kind = wire::OrderKind::kNotice;
@@ -168,6 +170,9 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
       break;
     case LifeAct::kPause:
       told.kind = wire::OrderKind::kPause;
+      break;
+    case LifeAct::kPark:
+      told.kind = wire::OrderKind::kPark;
       break;
     case LifeAct::kResume:
       if (!action.paused) {
@@ -221,7 +226,8 @@ void Scheduler::State::finish_if_over(Job& job) {
 void Scheduler::State::grow_given(Part& part, uint64_t age_ns) {
   if (age_ns <= part.given_age_ns) return;
   uint64_t share = 0;
-  for (const wire::SliceGrant& slice : part.slices) share += slice.share_millionths;
+  for (const wire::SliceGrant& slice : part.slices)
+    share += part.parked ? 0 : slice.share_millionths;
   const auto sum =
       static_cast<unsigned __int128>(age_ns - part.given_age_ns) * share + part.given_rest;
   part.given_gpu_ns += uint64_t(sum / kWholeGpu);

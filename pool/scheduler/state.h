@@ -70,8 +70,10 @@ struct Part {
   int64_t ended_s = 0;  // wall, of one that its server ended before it started again; 0: now
   uint32_t processes = 0;
   bool was_attached = false, paused = false, waits_for_turn = false;
-  bool from_zero = false;  // begun by this scheduler, so its sums begin with it
-  bool accounted = false;  // its record is on the way to the store
+  bool parked = false;                // it holds no share, and of its memory only
+  std::vector<uint64_t> stays_bytes;  // these, by slice
+  bool from_zero = false;             // begun by this scheduler, so its sums begin with it
+  bool accounted = false;             // its record is on the way to the store
 };
 
 enum class Stage : uint8_t {

@@ -107,6 +107,9 @@ class TestServer {
       entry->paused = true;
     } else if (order.kind == wire::OrderKind::kResume && entry != nullptr) {
       entry->paused = false;
+    } else if (order.kind == wire::OrderKind::kPark && entry != nullptr) {
+      entry->standing = wire::Standing::kParked;
+      entry->stays_bytes.assign(entry->slices.size(), 0);
     } else if (order.kind == wire::OrderKind::kChange && entry != nullptr) {
       for (wire::SliceGrant& slice : entry->slices) slice.share_millionths = order.share_millionths;
     }

@@ -340,6 +340,16 @@ Status FakeServer::perform_on(const wire::Order& order, uint64_t term, FakeLease
       tell(*lease, paused ? wire::NoticeKind::kPaused : wire::NoticeKind::kResumed, order.text, 0);
       return Status();
     }
+    case wire::OrderKind::kPark:
+    case wire::OrderKind::kWake: {
+      const wire::Standing standing =
+          order.kind == wire::OrderKind::kPark ? wire::Standing::kParked : wire::Standing::kGranted;
+      if (lease->entry.standing == standing) return Status();
+      lease->entry.standing = standing;
+      lease->entry.stays_bytes.assign(lease->entry.slices.size(), 0);
+      changed(id);
+      return Status();
+    }
     case wire::OrderKind::kNotice:
       world_->rules().told(*this, *lease, order);
       tell(*lease, order.notice, order.text, order.in_s);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorded holders on cards that park idle memory (lease/parking.h), on simulated time: how long a
+// holder waits until its memory is back, and how much is moved. The book and the states are the
+// server's own. GPU time is not looked at here: memory is what limits. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "plan/records.h"
+
+namespace tendril::plan {
+
+struct ParkedSettings {
+  uint32_t cards = 1;
+  uint64_t card_bytes = 0;
+  double idle_s = 300;             // so long idle, and it is parked
+  double pressure_idle_s = 10;     // so long idle, and it makes room for one that wakes
+  double link_bytes_per_s = 50e9;  // of a card, each way
+  // Records say how busy a GPU was in a step, not when. False: a holder needs its memory for the
+  // whole of a step in which it worked. True: a step's work is one burst somewhere in it.
+  bool bursts = false;
+  uint64_t seed = 1;
+};
+
+struct ParkedOutcome {
+  uint32_t cards = 0;
+  size_t holders = 0, wakes = 0, parks = 0, never_started = 0;
+  // From the wish to the memory being back, over all wakes. The first start of a holder is apart.
+  double p50_wait_s = 0, p99_wait_s = 0, longest_wait_s = 0;
+  double longest_start_s = 0;
+  double moved_bytes = 0;  // to the host and back
+};
+
+ParkedOutcome replay_parked(const Records& records, const ParkedSettings& settings);
+// The fewest cards with which 99 % of the wakes wait no longer than `limit_s`, and their outcome.
+ParkedOutcome fewest_parked(const Records& records, ParkedSettings settings, double limit_s);
+
+std::string parked_text(const Records& records, ParkedSettings settings, double limit_s);
+
+}  // namespace tendril::plan
