@@ -67,6 +67,7 @@ TEST(Json, Servers) {
               "packed": false,
               "memory_bytes": 37580963840,
               "memory_used_bytes": 5,
+              "memory_parked_bytes": 0,
               "share_delivered_10_s": 0.2405,
               "share_delivered": 0.25,
               "gpu_time_s": 1.5,
@@ -78,6 +79,7 @@ TEST(Json, Servers) {
               "packed": true,
               "memory_bytes": 150323855360,
               "memory_used_bytes": 0,
+              "memory_parked_bytes": 0,
               "share_delivered_10_s": null,
               "share_delivered": null,
               "gpu_time_s": null,
@@ -92,6 +94,9 @@ TEST(Json, Servers) {
               "sealed": true
             }
           ],
+          "standing": "granted",
+          "standing_s": 0,
+          "parks": 0,
           "age_s": 7800
         }
       ]

@@ -143,7 +143,7 @@ TEST(Life, ParkingIsTheLastStepAndWorkEndsIt) {
   lease.log.clear();
   lease.busy_until(5100);
   lease.idle_until(5600);
-  EXPECT_EQ(lease.log, (Log{"5001 resume", "5400 warn", "5460 park"})) << "again, the whole way";
+  EXPECT_EQ(lease.log, (Log{"5001 resume", "5401 warn", "5461 park"})) << "again, the whole way";
 }
 
 TEST(Life, UnknownUseCountsAsActive) {

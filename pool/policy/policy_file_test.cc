@@ -334,16 +334,6 @@ TEST(PoolPolicyFile, RefusesOtherTypes) {
   EXPECT_NE(error_of(std::string(2u << 20, ' ')), "");
 }
 
-TEST(PoolPolicyFile, ParkIsTheLastStepOfIdleLeasesOnly) {
-  const std::string head = "[[user_class]]\nname = \"a\"\n";
-  const auto parks = policy_of(head + "idle_action = [\"warn\", \"park\"]\n");
-  EXPECT_EQ(parks.user_classes[0].idle_action, (std::vector<Action>{Action::kWarn, Action::kPark}));
-  EXPECT_NE(error_of(head + "idle_action = [\"park\", \"end\"]\n").find("nothing comes after"),
-            std::string::npos);
-  EXPECT_NE(error_of(head + "preempt_mode = [\"warn\", \"park\"]\n").find("leases that are idle"),
-            std::string::npos);
-}
-
 TEST(PoolPolicyFile, MovesGpusAndReadsThemBack) {
   Move move;
   move.from = "vision";

@@ -126,37 +126,6 @@ TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
 }
 
-// Its GPU is somebody else's until it works again, and then it goes first.
-TEST_F(WithPolicy, AnIdleLeaseIsParkedAndOthersHaveItsGpu) {
-  std::string policy = kPolicy;
-  const std::string ends = "idle_action = [\"warn\", \"end\"]";
-  policy.replace(policy.find(ends), ends.size(), "idle_action = [\"warn\", \"park\"]");
-  ASSERT_TRUE(has(world.command("apply", {}, policy), "\"policy_revision\":2"));
-  const uint64_t first = world.start("ann", 1, 1);
-  const uint64_t second = world.start("bob", 1, 1);
-  const uint64_t lease = world.answer(first)->reply.parts[0].lease_id;
-  server->book.at(lease).was_attached = true;
-  server->book.at(lease).idle_ns = 0;
-  const uint64_t waits = world.ask("bob", 1, 1);
-  world.pass(29 * 60);
-  EXPECT_EQ(world.answer(waits), nullptr) << "both GPUs are held";
-  world.pass(8 * 60);
-  ASSERT_EQ(told(wire::OrderKind::kPark).size(), 1u);
-  EXPECT_EQ(told(wire::OrderKind::kPark)[0].pool_lease_id, lease);
-  ASSERT_NE(world.answer(waits), nullptr) << "the parked one holds nothing";
-  EXPECT_TRUE(world.answer(waits)->status.ok());
-  EXPECT_EQ(server->book.count(lease), 1u) << "and lives";
-  // It works again, and waits for its place: nobody else gets it.
-  server->book.at(lease).standing = wire::Standing::kWaking;
-  server->book.at(lease).stays_bytes.clear();
-  server->book.at(lease).idle_ns = 0;
-  const uint64_t later = world.ask("bob", 1, 1);
-  world.pass(5);
-  EXPECT_EQ(world.answer(later), nullptr);
-  EXPECT_EQ(told(wire::OrderKind::kEnd).size(), 0u);
-  EXPECT_NE(second, 0u);
-}
-
 // One line with the time of the reclaim, and no new one for every second that it moves.
 TEST_F(WithPolicy, AReclaimIsForetoldOnce) {
   world.start("bob", 1, 1);

@@ -16,7 +16,8 @@ import unittest
 import harness
 from harness import MIB, PROGRAMS, Server, eventually, tendril
 
-CYCLES = int(os.environ.get("TENDRIL_PARK_CYCLES", "25"))
+CYCLES = int(os.environ.get("TENDRIL_PARK_CYCLES", "0"))
+long = unittest.skipUnless(CYCLES, "long: TENDRIL_PARK_CYCLES says how often to park")
 
 # Answers lines. "take SEED MIB..." allocates blocks and fills them by copies and by the GPU. "sum"
 # reads all of them and prints a hash. "touch" has the GPU write what is there already. "free N"
@@ -240,6 +241,7 @@ class Parking(unittest.TestCase):
             self.assertEqual(book.line(), "touched")
             self.assertEqual(book.ask("sum"), before)
 
+    @long
     def test_idle_leases_are_parked_and_make_room(self):
         with Server("--park-idle", "2s", memory=1024 * MIB) as server:
             with Notebook(server, "-m", "600M") as one:
@@ -267,6 +269,7 @@ class Parking(unittest.TestCase):
                 self.assertEqual(book.ask("sum"), before)
                 self.assertEqual(lease_of(server, number)["standing"], "granted")
 
+    @long
     def test_only_who_dies_is_lost(self):
         with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "300M") as book:
             book.ask("take", 9, 150)
@@ -291,6 +294,7 @@ class Parking(unittest.TestCase):
                 last.ask("take", 12, 600)
                 last.ask("sum")
 
+    @long
     def test_a_lease_that_wakes_may_be_killed(self):
         with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "600M") as book:
             book.ask("take", 13, 300)
@@ -310,6 +314,7 @@ class Parking(unittest.TestCase):
                 )
                 self.assertEqual(status, 0, err)
 
+    @long
     def test_programs_are_parked_at_arbitrary_moments(self):
         names = ["histogram", "reduction", "training_step", "matrix_multiply", "stream_memory"]
         dice = random.Random(20)
@@ -329,6 +334,7 @@ class Parking(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         return out
 
+    @long
     @unittest.skipUnless(SUITE.exists(), "the conformance suite is not built")
     def test_conformance_is_parked_at_arbitrary_moments(self):
         """Each test of the suite, while its lease is parked again and again."""
