@@ -13,7 +13,7 @@ import tempfile
 import urllib.request
 
 from harness import Pool, Server, eventually, start, tendril
-from relay import Wire
+from support.relay import Wire
 
 POLICY = """
 [pool]

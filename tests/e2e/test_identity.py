@@ -20,7 +20,7 @@ import time
 import unittest
 import urllib.parse
 
-import capture
+from support import capture
 import harness
 from harness import Server, eventually, start, tendril
 

@@ -14,7 +14,7 @@ import harness
 from harness import MIB, Server, eventually
 from test_quota import sessions, taken
 
-PROGRAM = pathlib.Path(__file__).with_name("lease_memory_program.py")
+PROGRAM = pathlib.Path(__file__).with_name("support") / "lease_memory_program.py"
 PROCESSES, THREADS, ROUNDS, STEPS = 4, 8, 20, 16  # 10,240 steps
 SLICE_MIB = 640
 INSTANCES_MIB = 4  # of each process

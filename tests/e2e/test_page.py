@@ -7,7 +7,7 @@ import json
 import unittest
 
 from harness import Pool, Server, end, eventually, start
-from page_client import OpenApi, PageClient, free_port
+from support.page_client import OpenApi, PageClient, free_port
 from pools import policy
 from test_identity import Folders
 

@@ -9,9 +9,9 @@ import subprocess
 import time
 import unittest
 
-from browser import FOUND, Browser
+from support.browser import FOUND, Browser
 from harness import BUILD, Pool, eventually, processor_seconds
-from page_client import PageClient, free_port
+from support.page_client import PageClient, free_port
 
 PICTURES = BUILD / "pictures"
 VIEWS = ("now", "leases", "queue", "accounts", "servers", "history", "events", "policy")

@@ -15,8 +15,8 @@ import time
 import unittest
 
 import harness
-import network
-import relay
+from support import network
+from support import relay
 from harness import MIB, Server, eventually
 from several import COPIES, PREPARE, ProgramTest, TwoServers
 

@@ -19,7 +19,7 @@ CONTEXT_MIB, CODE_MIB = 24, 32
 # of a thread's local memory, by 4 processors of 2,048 threads
 LOCAL_RESIDUE = (6000 - 1024) * 4 * 2048 + 2 * MIB
 GRAPH_RESIDUE = 4 * MIB  # of quota_program.py
-PROGRAM = pathlib.Path(__file__).with_name("quota_program.py")
+PROGRAM = pathlib.Path(__file__).with_name("support") / "quota_program.py"
 
 
 def card(memory=2048 * MIB, **more):

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 from harness import CLIENT, PROGRAMS, TENDRIL, Server, clean_environment, eventually
-from relay import Relay
+from support.relay import Relay
 
 TOKEN = "a token of more than sixteen letters"
 # Words of the programs' device code, which travels when a program begins.

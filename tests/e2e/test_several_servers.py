@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 import harness
-import relay
 from harness import PROGRAMS, Server, eventually, start
+from support import relay
 from several import COPIES, PREPARE, TwoServers, processes
 
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.request
 
-from page_client import free_port
+from support.page_client import free_port
 
 FOUND = shutil.which("chromium") and shutil.which("chromedriver")
 

@@ -5,13 +5,15 @@ were, and waits for a line. `quiet` in that line: what is kept and paid ahead go
 Arguments: seed, processes, threads, rounds, steps of each thread and round."""
 
 import ctypes
+import pathlib
 import random
 import subprocess
 import sys
 import threading
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 
-from test_memory import PROGRAM
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from test_memory import PROGRAM  # noqa: E402
 
 SHARED_MIB = 4
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: other threads may go on

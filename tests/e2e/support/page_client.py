@@ -8,7 +8,7 @@ import pathlib
 import re
 import socket
 
-OPENAPI = pathlib.Path(__file__).parents[2] / "dashboard" / "web" / "openapi.json"
+OPENAPI = pathlib.Path(__file__).parents[3] / "dashboard" / "web" / "openapi.json"
 
 
 def free_port():
