@@ -14,7 +14,7 @@ import time
 import unittest
 
 import harness
-import relay
+from support import relay
 import several
 from harness import BUILD, Server, eventually, start
 
