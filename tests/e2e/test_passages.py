@@ -18,7 +18,7 @@ import harness
 from support import network
 from support import relay
 from harness import MIB, Server, eventually
-from several import COPIES, PREPARE, ProgramTest, TwoServers
+from support.several import COPIES, PREPARE, ProgramTest, TwoServers
 
 
 @harness.needs_plain_client

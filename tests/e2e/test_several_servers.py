@@ -11,7 +11,7 @@ import unittest
 import harness
 from harness import PROGRAMS, Server, eventually, start
 from support import relay
-from several import COPIES, PREPARE, TwoServers, processes
+from support.several import COPIES, PREPARE, TwoServers, processes
 
 
 @harness.needs_plain_client

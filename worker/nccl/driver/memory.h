@@ -52,7 +52,8 @@ class Memory {
   CUresult create_pool(CUmemoryPool* pool, const CUmemPoolProps* properties);
   CUresult trim_pool(CUmemoryPool pool, size_t keep);
   CUresult destroy_pool(CUmemoryPool pool);
-  // `allocate` and `give_up` do it in the order of a stream. `pool` null: from the device's own pool.
+  // `allocate` and `give_up` do it in the order of a stream. `pool` null: from the device's own
+  // pool.
   CUresult allocate_in_order(CUmemoryPool pool, CUdeviceptr* address, size_t bytes,
                              const Call& allocate);
   CUresult free_in_order(CUdeviceptr address, const Call& give_up);
