@@ -21,69 +21,6 @@ from harness import BUILD, Server, eventually, start
 NCCL = """
 nccl = ctypes.CDLL("libnccl.so.2")  # preloaded under that name
 nccl.ncclGetLastError.restype = ctypes.c_char_p
-# A communicator begins, connects, ends; more of them than there is room for.
-CHARGED_EXACTLY = """
-MIB = 1 << 20
-def free(rank):
-    rank.enter()
-    sizes = c_size_t(), c_size_t()
-    must(cuda.cuMemGetInfo_v2(byref(sizes[0]), byref(sizes[1])))
-    return sizes[0].value // MIB
-me, far = Rank(0, 0), Rank(1, 1)
-before, comms = free(me), []
-def begin_two():
-    id = new_id()
-    group([lambda: me.begin(2, id), lambda: far.begin(2, id)])
-begin_two()
-assert (free(me), free(far)) == (before - 100, before - 100), (before, free(me), free(far))
-group([me.all_reduce, far.all_reduce])  # they connect
-assert (free(me), free(far)) == (before - 150, before - 150), (before, free(me), free(far))
-far.enter()
-must(cuda.cuStreamSynchronize(far.stream))
-works(nccl.ncclCommAbort(far.comm))
-works(nccl.ncclCommAbort(me.comm))
-assert (free(me), free(far)) == (before, before), (before, free(me), free(far))
-def more():
-    me.comm = c_void_p()
-    result = me.begin(1, new_id())
-    comms.append(me.comm)
-    return result
-while True:
-    result = more()
-    if result:
-        break
-    assert len(comms) < 20
-assert len(comms) == before // 100 + 1, (before, len(comms))
-assert result == 1, result  # ncclUnhandledCudaError
-why = nccl.ncclGetLastError(None)
-assert b"no memory for what NCCL takes" in why and b"cuMemAlloc" in why, why
-left = free(me)
-assert left == before % 100, (before, left)
-block = ctypes.c_uint64()
-assert cuda.cuMemAlloc_v2(byref(block), c_size_t((left + 4) * MIB)) == 2
-for comm in comms[:2]:
-    works(nccl.ncclCommDestroy(comm))
-# The next one begins. There is no room for its connections.
-begin_two()
-blocks = []
-while free(me) > 40:  # small ones, because free memory may lie in pieces
-    me.enter()
-    must(cuda.cuMemAlloc_v2(byref(block), c_size_t(10 * MIB)))
-    blocks.append(block.value)
-works(nccl.ncclGroupStart())
-works(me.all_reduce())
-works(far.all_reduce())
-assert nccl.ncclGroupEnd() == 1
-for comm in [*comms[2:-1], me.comm, far.comm]:
-    works(nccl.ncclCommAbort(comm))
-me.enter()
-for block in blocks:
-    must(cuda.cuMemFree_v2(ctypes.c_uint64(block)))
-assert (free(me), free(far)) == (before, before), (before, free(me), free(far))
-tell("passed")
-"""
-
-
 class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_char * 128)]
 FLOAT, SUM, COUNT = 7, 0, 1000
@@ -149,6 +86,69 @@ def cached(name):
 
 @harness.needs_plain_client
 @unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
+# A communicator begins, connects, ends; more of them than there is room for.
+CHARGED_EXACTLY = """
+MIB = 1 << 20
+def free(rank):
+    rank.enter()
+    sizes = c_size_t(), c_size_t()
+    must(cuda.cuMemGetInfo_v2(byref(sizes[0]), byref(sizes[1])))
+    return sizes[0].value // MIB
+me, far = Rank(0, 0), Rank(1, 1)
+before, comms = free(me), []
+def begin_two():
+    id = new_id()
+    group([lambda: me.begin(2, id), lambda: far.begin(2, id)])
+begin_two()
+assert (free(me), free(far)) == (before - 100, before - 100), (before, free(me), free(far))
+group([me.all_reduce, far.all_reduce])  # they connect
+assert (free(me), free(far)) == (before - 150, before - 150), (before, free(me), free(far))
+far.enter()
+must(cuda.cuStreamSynchronize(far.stream))
+works(nccl.ncclCommAbort(far.comm))
+works(nccl.ncclCommAbort(me.comm))
+assert (free(me), free(far)) == (before, before), (before, free(me), free(far))
+def more():
+    me.comm = c_void_p()
+    result = me.begin(1, new_id())
+    comms.append(me.comm)
+    return result
+while True:
+    result = more()
+    if result:
+        break
+    assert len(comms) < 20
+assert len(comms) == before // 100 + 1, (before, len(comms))
+assert result == 1, result  # ncclUnhandledCudaError
+why = nccl.ncclGetLastError(None)
+assert b"no memory for what NCCL takes" in why and b"cuMemAlloc" in why, why
+left = free(me)
+assert left == before % 100, (before, left)
+block = ctypes.c_uint64()
+assert cuda.cuMemAlloc_v2(byref(block), c_size_t((left + 4) * MIB)) == 2
+for comm in comms[:2]:
+    works(nccl.ncclCommDestroy(comm))
+# The next one begins. There is no room for its connections.
+begin_two()
+blocks = []
+while free(me) > 40:  # small ones, because free memory may lie in pieces
+    me.enter()
+    must(cuda.cuMemAlloc_v2(byref(block), c_size_t(10 * MIB)))
+    blocks.append(block.value)
+works(nccl.ncclGroupStart())
+works(me.all_reduce())
+works(far.all_reduce())
+assert nccl.ncclGroupEnd() == 1
+for comm in [*comms[2:-1], me.comm, far.comm]:
+    works(nccl.ncclCommAbort(comm))
+me.enter()
+for block in blocks:
+    must(cuda.cuMemFree_v2(ctypes.c_uint64(block)))
+assert (free(me), free(far)) == (before, before), (before, free(me), free(far))
+tell("passed")
+"""
+
+
 class Nccl(several.TwoServers):
     """NCCL between servers: softnccl in the workers, and our library in the program."""
 
