@@ -84,8 +84,6 @@ def cached(name):
     return next(iter(sorted(wheels.rglob(name))), None)
 
 
-@harness.needs_plain_client
-@unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
 # A communicator begins, connects, ends; more of them than there is room for.
 CHARGED_EXACTLY = """
 MIB = 1 << 20
@@ -149,6 +147,8 @@ tell("passed")
 """
 
 
+@harness.needs_plain_client
+@unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
 class Nccl(several.TwoServers):
     """NCCL between servers: softnccl in the workers, and our library in the program."""
 
