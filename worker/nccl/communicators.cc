@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace tendril::worker::nccl {
 namespace {
@@ -302,7 +303,7 @@ ncclResult_t Communicators::end(const Work& work, Communicator* communicator, nc
     return library_->ncclCommFinalize != nullptr ? library_->ncclCommFinalize(comm)
                                                  : ncclInvalidUsage;
   }
-  about_to_end(communicator);
+  if (!about_to_end(communicator)) return ncclInvalidArgument;
   const ncclResult_t result = library_->ncclCommDestroy(comm);
   forget(work.element.communicator);
   return result;
@@ -360,9 +361,9 @@ void Communicators::begun(const std::vector<uint64_t>& made) {
   }
 }
 
-void Communicators::about_to_end(Communicator* communicator) {
+bool Communicators::about_to_end(Communicator* communicator) {
   const std::lock_guard<std::mutex> hold(communicator->asking);
-  communicator->ended = true;
+  return !std::exchange(communicator->ended, true);
 }
 
 // While there are communicators. One that is being made is left alone: if that fails, NCCL frees
@@ -397,10 +398,12 @@ void Communicators::abort(uint64_t communicator, std::function<void(ncclResult_t
     ++threads_;
   }
   std::thread([this, found, comm, communicator, done = std::move(done)] {
-    about_to_end(found.get());
-    driver_->cuCtxSetCurrent(found->context);
-    const ncclResult_t result = library_->ncclCommAbort(comm);
-    forget(communicator);
+    ncclResult_t result = ncclInvalidArgument;  // somebody else is ending it, and NCCL frees it
+    if (about_to_end(found.get())) {
+      driver_->cuCtxSetCurrent(found->context);
+      result = library_->ncclCommAbort(comm);
+      forget(communicator);
+    }
     done(result);
     const Hold hold(mutex_);
     --threads_;

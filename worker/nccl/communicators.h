@@ -94,8 +94,9 @@ class Communicators {
   // NCCL's state of it; without a communicator in NCCL: `otherwise`.
   ncclResult_t ask(uint64_t id, Communicator* communicator, ncclResult_t otherwise);
   void begun(const std::vector<uint64_t>& made);
-  // From now on NCCL is not asked, because it may free the communicator.
-  void about_to_end(Communicator* communicator);
+  // From now on NCCL is not asked, because it may free the communicator. False: somebody else has
+  // said so before, and only he ends it.
+  bool about_to_end(Communicator* communicator);
   void watch();
   std::shared_ptr<Communicator> find(uint64_t id);
   std::shared_ptr<Communicator> add(uint64_t id, CUcontext context);
