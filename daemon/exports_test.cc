@@ -195,8 +195,10 @@ TEST_F(ExportsTest, IsBounded) {
   EXPECT_EQ(exports_.size(), kExportsPerSessionMax);
   record = record_of(ExportKind::kEvent);
   EXPECT_EQ(exports_.publish(peer(2), &record, {}), ExportAnswer::kDone);
-  record = record_of(ExportKind::kMemory);
+  record = record_of(ExportKind::kEvent);
   EXPECT_EQ(exports_.publish(peer(2), &record, descriptor()), ExportAnswer::kUnknown);
+  record = record_of(ExportKind::kMemory);  // mapped memory has a descriptor, other memory none
+  EXPECT_EQ(exports_.publish(peer(2), &record, descriptor()), ExportAnswer::kDone);
   record = record_of(ExportKind::kPool);
   EXPECT_EQ(exports_.publish(peer(2), &record, {}), ExportAnswer::kUnknown);
   record = record_of(static_cast<ExportKind>(99));
