@@ -144,6 +144,7 @@ class Placement(PoolTest):
             self.assertEqual((kind, code), (LEASE, 0), body)
             self.assertEqual(records(records(body)[4][0])[1], [b"gpu1"])
         self.lab_.command("forget", "newer")
+        eventually(lambda: len(self.lab_.leases()) == 1, 10, "the end of the last test's leases")
         lease = str(self.lab_.leases()[0]["lease"])
         self.lab_.command("release", lease)
         eventually(lambda: not self.lab_.leases(), 10)
