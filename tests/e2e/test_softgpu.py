@@ -185,7 +185,7 @@ class Faults(OnABoard):
     def test_each_is_seen_as_a_driver_tells_it(self):
         server = self.serve()
         table = [
-            ("fail = cuMemAlloc_v2:1+:2", "CUDA_ERROR_OUT_OF_MEMORY"),
+            ("fail = cuMemCreate:1+:2", "CUDA_ERROR_OUT_OF_MEMORY"),
             (
                 "fail = cuModuleLoadData:1+:209,cuModuleLoadDataEx:1+:209,cuLibraryLoadData:1+:209",
                 "CUDA_ERROR_NO_BINARY_FOR_GPU",
@@ -198,8 +198,10 @@ class Faults(OnABoard):
         for knobs, code in table:
             with self.subTest(knobs=knobs):
                 self.board.tool("set", knobs)
-                self.assertIn(code, self.run_program(server, VECTOR_ADD, "1000000"))
-                self.board.tool("clear")
+                try:
+                    self.assertIn(code, self.run_program(server, VECTOR_ADD, "1000000"))
+                finally:
+                    self.board.tool("clear")
                 eventually(server.settled, 10, "the server's rest")
                 self.assertIn("PASS", self.run_program(server, VECTOR_ADD, status=0))
 
@@ -232,7 +234,7 @@ class Faults(OnABoard):
 
     def test_a_worker_that_aborts_is_a_lost_gpu(self):
         server = self.serve()
-        self.board.tool("set", "abort = cuMemAlloc_v2:1")
+        self.board.tool("set", "abort = cuMemCreate:1")
         out = self.run_program(server, VECTOR_ADD)
         self.assertRegex(out, r"CUDA_ERROR_\w+ \(\d+\)\nFAIL")
         self.board.tool("clear")

@@ -154,6 +154,11 @@ class Executor {
   }
   template <typename Answer>
   void answer(const session::Call& call, CUresult result, const Answer& message) {
+    // What failed before is why: a copy to memory that could not be made has only a wrong address.
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+      const CUresult earlier = Contexts::take_deferred_of(context());
+      if (earlier != CUDA_SUCCESS) result = earlier;
+    }
     replies_.answer(call, result, message);
   }
 
