@@ -15,6 +15,8 @@ export function toast(text, bad = false) {
  */
 export function question({ title, text, fields = [], act, danger = false }) {
   return new Promise((resolve) => {
+    // No submit button, because Enter in a field presses the first of these.
+    const cancel = el("button", { type: "button", class: "plain" }, "Cancel");
     const form = el(
       "form",
       { method: "dialog" },
@@ -24,11 +26,12 @@ export function question({ title, text, fields = [], act, danger = false }) {
       el(
         "div",
         { class: "buttons" },
-        el("button", { type: "submit", value: "", formnovalidate: true, class: "plain" }, "Cancel"),
+        cancel,
         el("button", { type: "submit", value: "do", class: danger ? "danger" : "main" }, act),
       ),
     );
     const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, form);
+    cancel.addEventListener("click", () => dialog.close(""));
     dialog.addEventListener("close", () => {
       const values = dialog.returnValue === "do" ? Object.fromEntries(new FormData(form)) : null;
       dialog.remove();

@@ -69,6 +69,11 @@ class InChromium(unittest.TestCase):
     def tearDownClass(cls):
         cls.browser.__exit__()
 
+    def tearDown(self):
+        """The page of a pool that has ended asks for it again and again."""
+        self.browser.go("about:blank")
+        self.browser.console()
+
     def settle(self, lab):
         """No error, and nothing was asked of anybody else."""
         errors = [line for line in self.browser.console() if "/api/v1/history" not in line]
