@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each server of a pool is told of the others, and that it is told once.
+// A server of a pool hears of each other server, and hears it once.
 #include "pool/scheduler/peers.h"
 
 #include <gtest/gtest.h>

@@ -529,7 +529,7 @@ assert read(0, near, size) == b"a" * size
 
 
 # Copies from one end that take long, and a wait for the other's event, which does not come. Each
-# end is told of the loss, once. Nothing else of it is hurt.
+# end hears of the loss, once. Nothing else of it is hurt.
 UNDER_WAY = """
 size = 64 * MIB
 near, far, gate = memory(0, size), memory(1, size), memory(1, 4)
@@ -587,7 +587,7 @@ class Deaths(ProgramTest):
         return self.copying(text + '\nstep("told")', servers, **environment)
 
     def ends(self, run, servers, **environment):
-        """It is told of the loss, and nothing is left of the passage, nor of the program."""
+        """It hears of the loss. Nothing is left of the passage or of the program."""
         self.assertRegex(run.stdout.readline(), "told after")
         self.comes_to(run, "told")
         for server in servers:
