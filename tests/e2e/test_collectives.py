@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of tests/nccl through Tendril: their GPUs are of two servers, whose workers run
-softnccl. What passes there natively passes here."""
+"""The programs of tests/nccl through Tendril: their GPUs are of one server or of several, whose
+workers run softnccl. What passes there natively passes here."""
 
+import itertools
 import os
 import pathlib
+import random
 import sys
 import tempfile
+import time
 import unittest
 
 import harness
@@ -25,17 +28,25 @@ OURS = harness.CLIENT.parent / "nccl" / "libnccl.so.2"
 @unittest.skipUnless(
     all(file.exists() for file in (SOFTNCCL, CHECK, OURS)), "NCCL's libraries are not built"
 )
-class OnTwoServers(unittest.TestCase):
+class OnServers(unittest.TestCase):
+    RANKS = 4
+    MODES = ("group", "all", "threads", "processes", "nonblocking", "graph")
+
     @classmethod
     def setUpClass(cls):
-        cls.both = [Server("--nccl", SOFTNCCL, gpus=2, warm=0) for _ in range(2)]
-        cls.singles = [Server("--nccl", SOFTNCCL, gpus=1, warm=0) for _ in range(2)]
-        for server in cls.both + cls.singles:
-            cls.addClassCleanup(server.stop)
+        cls.both = cls.servers(2)
         cls.folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
         cls.addClassCleanup(cls.folder.cleanup)
 
-    def passes(self, *command, servers=None, gpus=4):
+    @classmethod
+    def servers(cls, count):
+        """So many with a GPU for each rank together."""
+        made = [Server("--nccl", SOFTNCCL, gpus=cls.RANKS // count, warm=0) for _ in range(count)]
+        for server in made:
+            cls.addClassCleanup(server.stop)
+        return made
+
+    def passes(self, *command, servers=None, gpus=RANKS):
         status, output, problems = tendril(
             "run",
             "-n",
@@ -49,37 +60,41 @@ class OnTwoServers(unittest.TestCase):
         )
         self.assertEqual(status, 0, output + problems)
         self.assertIn("PASS", output)
+        return output
 
     def script(self, name, *arguments):
         self.passes(sys.executable, FOLDER / name, *arguments)
 
-    def test_ranks_in_one_call_in_threads_and_in_processes(self):
-        table = self.table(4, whole=False)
-        for mode in ("all", "threads", "nonblocking", "processes", "graph"):
-            with self.subTest(mode=mode):
-                self.passes(CHECK, table, mode)
+    def check(self, head, cases, mode, servers):
+        """Runs these cases, and sees that none was left out."""
+        table = pathlib.Path(self.folder.name, "table")
+        table.write_text(head + "".join("case " + one for one in cases), encoding="ascii")
+        # Programs on one server keep their own NCCL. Who preloads ours gets the server's.
+        preload = ("env", f"LD_PRELOAD={OURS}") if len(servers) == 1 else ()
+        output = self.passes(*preload, CHECK, table, mode, servers=servers, gpus=self.RANKS)
+        counted = f"{self.RANKS} ranks, {len(cases)} cases, {mode}: 0 wrong"
+        self.assertIn(counted, output)
 
-    def table(self, ranks, whole):
-        path = pathlib.Path(self.folder.name, f"table-{ranks}-{whole}")
-        if not path.exists():
-            path.write_text(model.cases(ranks, whole=whole), encoding="ascii")
-        return path
-
-    def test_every_function_type_operator_and_root(self):
-        """Every fifth case of the whole table; all of them with TENDRIL_NCCL_WHOLE=1."""
-        head, *cases = self.table(2, whole=True).read_text(encoding="ascii").split("case ")
-        step = 1 if os.environ.get("TENDRIL_NCCL_WHOLE") else 5
-        table = pathlib.Path(self.folder.name, "some")
-        table.write_text(head + "".join("case " + one for one in cases[::step]), encoding="ascii")
-        self.passes(CHECK, table, "group", gpus=2, servers=self.singles)
-
-    def test_one_server(self):
-        """Programs there keep their own NCCL. Who preloads ours gets the server's."""
-        with Server("--nccl", SOFTNCCL, gpus=2, warm=0) as one:
-            for mode in ("group", "processes"):
-                with self.subTest(mode=mode):
-                    check = ("env", f"LD_PRELOAD={OURS}", CHECK, self.table(2, whole=False), mode)
-                    self.passes(*check, servers=[one], gpus=2)
+    def test_every_case_in_every_way(self):
+        """The whole table, on 1, 2 and 4 servers, in each mode. Here every combination has a part
+        of the cases, and every case runs once. With TENDRIL_NCCL_WHOLE=1 (scripts/longtest)
+        every combination has all of them."""
+        head, *cases = model.cases(self.RANKS).split("case ")
+        random.Random(1).shuffle(cases)
+        pools = (self.servers(1), self.both, self.servers(4))
+        ways = list(itertools.product(self.MODES, pools))
+        whole, ran = bool(os.environ.get("TENDRIL_NCCL_WHOLE")), 0
+        for at, (mode, servers) in enumerate(ways):
+            part = cases if whole else cases[at :: len(ways)]
+            begun = time.monotonic()
+            with self.subTest(mode=mode, servers=len(servers)):
+                self.check(head, part, mode, servers)
+            if whole:
+                seconds = time.monotonic() - begun
+                line = f"collectives: {len(part)} cases, {mode}, servers: {len(servers)}"
+                print(f"{line}: {seconds:.1f} s", flush=True)
+            ran += len(part)
+        self.assertEqual(ran, len(cases) * (len(ways) if whole else 1))
 
     def test_sequences_of_frameworks(self):
         for framework in ("torch", "tests"):
@@ -102,14 +117,6 @@ class OnTwoServers(unittest.TestCase):
             output = job.stdout.read()
             self.assertIn("PASS", output)
             self.assertEqual(job.wait(60), 0, output)
-
-    def test_four_servers(self):
-        four = [Server("--nccl", SOFTNCCL, gpus=1, warm=0) for _ in range(4)]
-        for server in four:
-            self.addCleanup(server.stop)
-        for mode in ("all", "processes"):
-            with self.subTest(mode=mode):
-                self.passes(CHECK, self.table(4, whole=False), mode, servers=four)
 
     def test_training_equals_one_process(self):
         for kind in ("ddp", "fsdp", "tp"):

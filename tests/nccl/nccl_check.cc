@@ -139,8 +139,10 @@ class Rank {
       done(nccl().Gather(from, to, one.count, one.type, one.root, comm, stream_));
     } else if (f == "Scatter") {
       done(nccl().Scatter(from, to, one.count, one.type, one.root, comm, stream_));
-    } else {
+    } else if (f == "SendRecv") {
       around_the_ring(from, to, one);
+    } else {
+      program::fail(("there is no function " + f).c_str());
     }
     if (own_operator_ != 0)
       done(nccl().RedOpDestroy(static_cast<ncclRedOp_t>(std::exchange(own_operator_, 0)), comm));
