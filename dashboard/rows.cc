@@ -102,19 +102,17 @@ std::string server_json(const ServerRow& row) {
   if (server.draining) json["draining"] = true;
   json["leases"] = server.leases;
   std::vector<std::string> classes;
-  Ordered given = Ordered::array(), promised = Ordered::array(), busy = Ordered::array();
+  Ordered given = Ordered::array(), busy = Ordered::array();
   for (size_t i = 0; i < server.gpus.size(); ++i) {
     const view::PictureGpu& gpu = server.gpus[i];
     if (std::find(classes.begin(), classes.end(), gpu.gpu_class) == classes.end())
       classes.push_back(gpu.gpu_class);
     given.push_back(percent(gpu.given_millionths, 1'000'000));
-    promised.push_back(percent(gpu.memory_promised_bytes, gpu.memory_bytes));
     busy.push_back(row.busy_percent[i]);
   }
   json["classes"] = Ordered::array();
   for (const std::string& each : classes) json["classes"].push_back(cut(each));
   json["given"] = std::move(given);
-  json["promised"] = std::move(promised);
   json["busy"] = std::move(busy);
   return written(json);
 }

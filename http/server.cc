@@ -29,6 +29,8 @@ constexpr uint64_t kReadNs = 5 * kSecondNs;   // until a request is whole
 constexpr uint64_t kIdleNs = 20 * kSecondNs;  // between two requests of one connection
 constexpr uint64_t kAskNs = 40 * kSecondNs;   // until a site has answered
 constexpr uint64_t kTakeNs = 15 * kSecondNs;  // in which a peer must take something
+constexpr uint64_t kLeaveNs = 2 * kSecondNs;  // in which a peer must end after its last answer
+constexpr int kLeavePieces = 64;              // read at once of what such a peer still sends
 constexpr size_t kUnsentMax = 8u << 20;       // of a stream
 constexpr int kTickMs = 500;                  // how late a connection that is over time may end
 
@@ -67,11 +69,13 @@ struct Server::Mailbox {
 class Server::ExchangeImpl final : public Exchange,
                                    public std::enable_shared_from_this<ExchangeImpl> {
  public:
-  ExchangeImpl(std::shared_ptr<Mailbox> mailbox, Server* server, Connection* connection)
+  ExchangeImpl(std::shared_ptr<Mailbox> mailbox, Server* server, Connection* connection,
+               bool takes_gzip)
       : mailbox_(std::move(mailbox)),
         server_(server),
         connection_(connection),
-        visitor_(connection->visitor) {}
+        visitor_(connection->visitor),
+        takes_gzip_(takes_gzip) {}
 
   const Visitor& visitor() const override { return visitor_; }
   void answer(Response response) override {
@@ -85,7 +89,8 @@ class Server::ExchangeImpl final : public Exchange,
     });
   }
   void begin_stream(Response head) override {
-    perform([head = std::move(head)](Server* server, Connection* connection) {
+    perform([head = std::move(head), packs = takes_gzip_](Server* server,
+                                                          Connection* connection) mutable {
       if (connection->state != Connection::State::kAsking) return;
       if (server->streams() >= server->bounds_.streams_max) {
         connection->keeps = false;
@@ -93,6 +98,10 @@ class Server::ExchangeImpl final : public Exchange,
                               connection);
       }
       connection->state = Connection::State::kStreaming;
+      if (packs) {
+        connection->packer = std::make_unique<Packer>();
+        head.headers.emplace_back("Content-Encoding", "gzip");
+      }
       server->put(stream_text(head), connection);
     });
   }
@@ -100,13 +109,15 @@ class Server::ExchangeImpl final : public Exchange,
     unsent_ += piece.size();
     perform([piece = std::move(piece)](Server* server, Connection* connection) {
       if (connection->state != Connection::State::kStreaming || connection->over) return;
-      server->put(piece, connection);
+      Packer* packer = connection->packer.get();
+      server->put(packer == nullptr ? piece : packer->pack(piece), connection);
       connection->over = connection->over || connection->out.size() > kUnsentMax;
     });
   }
   void end() override {
     perform([](Server* server, Connection* connection) {
       if (connection->state != Connection::State::kStreaming) return;
+      if (connection->packer != nullptr) server->put(connection->packer->finish(), connection);
       connection->over = true;
       server->finish(connection);
     });
@@ -132,6 +143,7 @@ class Server::ExchangeImpl final : public Exchange,
   Server* const server_;
   Connection* connection_;  // the server's thread's; null: it is gone
   const Visitor visitor_;
+  const bool takes_gzip_;
   std::atomic<bool> open_{true};
   std::atomic<size_t> unsent_{0};
 };
@@ -240,14 +252,19 @@ void Server::run() {
     for (const transport::Listener& listener : listeners_)
       waits.push_back({listener.fd.get(), POLLIN, 0});
     for (const Connection& connection : connections_) {
-      const bool reads = !connection.over && connection.state != Connection::State::kAsking;
+      const bool reads = connection.state == Connection::State::kLeaving ||
+                         (!connection.over && connection.state != Connection::State::kAsking);
       const int out = connection.sent < connection.out.size() ? POLLOUT : 0;
       waits.push_back({connection.fd.get(), static_cast<short>((reads ? POLLIN : 0) | out), 0});
     }
     if (poll(waits.data(), waits.size(), connections_.empty() ? -1 : kTickMs) < 0 && errno != EINTR)
       return;
     {
+      // The bell is silenced before the look at `closed`, never after it: else the last ring, which
+      // tells of the end, could be lost.
       std::lock_guard<std::mutex> hold(mailbox_->mutex);
+      eventfd_t ignored = 0;
+      eventfd_read(mailbox_->wake.get(), &ignored);
       if (mailbox_->closed) return;
     }
     const uint64_t now_ns = base::now_ns();
@@ -273,8 +290,6 @@ void Server::run() {
 
 // Until nothing is left: an answer that was given at once is on its way at once.
 void Server::deliver() {
-  eventfd_t ignored = 0;
-  eventfd_read(mailbox_->wake.get(), &ignored);
   std::vector<std::function<void()>> letters;
   for (;;) {
     {
@@ -324,6 +339,7 @@ void Server::make_room() {
 
 // False: the connection is over.
 bool Server::serve(Connection* connection) {
+  if (connection->state == Connection::State::kLeaving) return leave(connection);
   if (!connection->over && connection->state != Connection::State::kAsking) {
     if (!read_some(connection)) return false;
   }
@@ -366,7 +382,9 @@ void Server::read_requests(Connection* connection) {
   connection->state = Connection::State::kAsking;
   connection->end_ns = base::now_ns() + kAskNs;
   if (connection->seal != nullptr) connection->visitor.identity = connection->seal->identity();
-  connection->exchange = std::make_shared<ExchangeImpl>(mailbox_, this, connection);
+  connection->exchange = std::make_shared<ExchangeImpl>(
+      mailbox_, this, connection,
+      request.header("accept-encoding").find("gzip") != std::string_view::npos);
   site_->serve(std::move(request), connection->exchange);
 }
 
@@ -444,13 +462,21 @@ bool Server::send_some(Connection* connection) {
     read_requests(connection);
     return true;
   }
-  // What the peer has sent beyond its request must not turn our end into a reset that eats the
-  // answer.
   shutdown(connection->fd.get(), SHUT_WR);
-  char rest[1024];
-  while (recv(connection->fd.get(), rest, sizeof rest, 0) > 0) {
+  connection->state = Connection::State::kLeaving;
+  connection->end_ns = now_ns + kLeaveNs;
+  return leave(connection);
+}
+
+// Waits for the peer's end, within bounds. What the peer still sends, such as the rest of a body
+// that was refused, must not turn our end into a reset that eats the answer.
+bool Server::leave(Connection* connection) {
+  char rest[16384];
+  for (int i = 0; i < kLeavePieces; ++i) {
+    const ssize_t got = recv(connection->fd.get(), rest, sizeof rest, 0);
+    if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
   }
-  return false;
+  return true;
 }
 
 }  // namespace tendril::http

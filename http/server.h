@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "http/packer.h"
 #include "http/router.h"
 #include "http/site.h"
 #include "session/control/seal.h"
@@ -54,7 +55,7 @@ class Server {
   struct Mailbox;
   class ExchangeImpl;
   struct Connection {
-    enum class State : uint8_t { kReading, kAsking, kSending, kStreaming };
+    enum class State : uint8_t { kReading, kAsking, kSending, kStreaming, kLeaving };
     base::Fd fd;
     std::unique_ptr<session::Seal> seal;  // null: in clear
     Visitor visitor;
@@ -63,7 +64,8 @@ class Server {
     bool has_headers = false;  // and its body has not come yet
     size_t body_bytes = 0;
     std::string in;
-    std::vector<uint8_t> out;  // what the peer must get
+    std::vector<uint8_t> out;        // what the peer must get
+    std::unique_ptr<Packer> packer;  // null: its stream is plain
     size_t sent = 0;
     bool keeps = false;  // after the answer
     bool over = false;   // nothing follows what is in `out`
@@ -89,6 +91,7 @@ class Server {
   void put(const std::string& text, Connection* connection) const;
   void finish(Connection* connection) const;
   bool send_some(Connection* connection);
+  static bool leave(Connection* connection);
   size_t streams() const;
 
   Site* site_ = nullptr;  // constant while the thread runs, as those below

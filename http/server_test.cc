@@ -94,6 +94,31 @@ TEST_F(ServerTest, ARequestWithoutEndIsRefused) {
   EXPECT_NE(hear(fd).find(" 431 "), std::string::npos);
 }
 
+// Whoever sends a body that nobody wants goes on sending it. It must still read the refusal.
+TEST_F(ServerTest, WhoSendsTooMuchReadsTheRefusal) {
+  const base::Fd fd = connected();
+  say(fd, "POST /metrics HTTP/1.1\r\nContent-Length: 600000\r\n\r\n");
+  usleep(100'000);  // the answer is on its way, and the body begins
+  const std::string piece(6000, 'x');
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(send(fd.get(), piece.data(), piece.size(), MSG_NOSIGNAL), ssize_t(piece.size())) << i;
+    usleep(200);
+  }
+  EXPECT_NE(hear(fd).find(" 405 "), std::string::npos);
+}
+
+// The end may come in any moment of a connection.
+TEST_F(ServerTest, EndsWhateverItIsDoing) {
+  for (int i = 0; i < 300; ++i) {
+    server_ = Server::start("127.0.0.1:0", metrics()).take();
+    const base::Fd fd = connected();
+    say(fd, "GET /metrics HTTP/1.0\r\n\r\n");
+    if (i % 2 == 0) hear(fd);
+    usleep(static_cast<useconds_t>(i));
+    server_.reset();
+  }
+}
+
 TEST(Server, BeyondLoopbackItNeedsAToken) {
   const base::Status refused = Server::start("0.0.0.0:0", Router()).status();
   EXPECT_EQ(refused.code(), base::Code::kInvalid);

@@ -468,9 +468,7 @@ class Control:
         """(text, place, of) of the next message, which must be news."""
         kind, _, body = self.message()
         assert kind == NEWS, (kind, body)
-        told = records(body)
-        place, of = (struct.unpack("<I", told[tag][0])[0] for tag in (2, 3))
-        return told[1][0].decode(), place, of
+        return news_of(body)
 
     def exactly(self, size):
         data = b""
@@ -501,6 +499,13 @@ class Control:
         if lease is not None:
             body += number(1, lease[0]) + record(2, lease[1])
         self.send(ATTACH, body)
+
+
+def news_of(body):
+    """(text, place, of) of news."""
+    told = records(body)
+    place, of = (struct.unpack("<I", told[tag][0])[0] for tag in (2, 3))
+    return told[1][0].decode(), place, of
 
 
 needs_client = unittest.skipUnless(

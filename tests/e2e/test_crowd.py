@@ -10,7 +10,6 @@ import contextlib
 import os
 import pathlib
 import resource
-import signal
 import socket
 import ssl
 import struct
@@ -330,50 +329,32 @@ class Programs(unittest.TestCase):
                 one.socket.close()
             eventually(lambda: not server.leases(), 60, "the leases' end")
 
+    def news_until_attached(self, control):
+        """All (text, place, of) that it hears; it leaves once it is attached."""
+        heard = []
+        while True:
+            kind, code, body = control.message()
+            if kind != harness.NEWS:
+                self.assertEqual(code, 0, body)
+                control.socket.close()
+                return heard
+            heard.append(harness.news_of(body))
+
     def test_those_who_wait_are_told(self):
         """Workers that are slow to start: the first attaches wait for them, others in turn."""
-        with Server(warm=0) as server:
-            over = threading.Event()
-            stopper = threading.Thread(target=stop_workers, args=(server, over))
-            stopper.start()
+        with Server(warm=0, environment={"TENDRIL_SOFTGPU_CONTEXT_MS": "3000"}) as server:
             waiting = [Control(server, hears_news=True) for _ in range(12)]
-            try:
-                for one in waiting:
-                    one.send_attach([("tcp", "")], share=50_000)
-                command = ["run", "-p", "0.1", "--", PROGRAMS / "hold", "1", "0"]
-                program = harness.start(*command, server=server)
-                self.addCleanup(harness.end, program)
-                heard = [one.news() for one in waiting]
-                time.sleep(1)
-            finally:
-                over.set()
-                stopper.join()
+            for one in waiting:
+                one.send_attach([("tcp", "")], share=50_000)
+            command = ["run", "-p", "0.1", "--", PROGRAMS / "hold", "1", "0"]
+            program = harness.start(*command, server=server)
+            self.addCleanup(harness.end, program)
+            heard = [news for one in waiting for news in self.news_until_attached(one)]
             self.assertIn(("its worker is being started", 0, 0), heard)
             self.assertIn((1, 5), [(place, of) for _, place, of in heard])
-            for one in waiting:
-                kind = harness.NEWS
-                while kind == harness.NEWS:
-                    kind, code, reply = one.message()
-                self.assertEqual(code, 0, reply)
-                one.socket.close()
             out, _ = program.communicate(timeout=60)
             self.assertEqual(program.returncode, 0, out)
             self.assertIn("tendril: waiting for 127.0.0.1", out)
-
-
-def stop_workers(server, over):
-    """Stops every worker as it appears, until it is over."""
-    stopped = set()
-    while not over.is_set():
-        for pid in set(server.workers()) - stopped:
-            os.kill(pid, signal.SIGSTOP)
-            stopped.add(pid)
-        time.sleep(0.005)
-    for pid in stopped:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
 
 if __name__ == "__main__":

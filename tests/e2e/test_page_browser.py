@@ -16,7 +16,8 @@ from support.page_client import PageClient, free_port
 PICTURES = BUILD / "pictures"
 VIEWS = ("now", "leases", "queue", "accounts", "servers", "history", "events", "policy")
 WIDTHS = (400, 900, 1440)
-FIRST_VIEW_BYTES = 300_000
+FIRST_VIEW_BYTES = 300_000  # its files and the first message of its stream
+FILES_BYTES = 100_000
 TAB, ENTER = "\ue004", "\ue007"
 
 
@@ -139,11 +140,10 @@ class InChromium(unittest.TestCase):
                 if message["method"] in ("Network.loadingFinished", "Network.dataReceived")
                 and message["params"].get("encodedDataLength", -1) > 0
             )
-            # Chromium does not count a stream that goes on: its first message is 370 kB with a
-            # thousand servers (Cost), so the whole first view is above the 300 kB that we want.
+            # Chromium does not count a stream that goes on: Cost does.
             weight = f"{received / 1000:.0f} kB of files"
             print(f"\nfirst paint {shown:.0f} ms, slices {took:.2f} s, {weight}")
-            self.assertLess(received, FIRST_VIEW_BYTES)
+            self.assertLess(received, FILES_BYTES)
             # CI's machine may be busy; by hand it is less than a second.
             self.assertLess(took, float(os.environ.get("TENDRIL_FIRST_VIEW_S", "5")))
 
@@ -201,7 +201,7 @@ class Cost(unittest.TestCase):
                 time.sleep(seconds)
                 return (processor_seconds(pid) - before) / (time.monotonic() - begun)
 
-            alone = taken(6)
+            alone = taken(4)
             with lab.page.stream("servers=1&queue=1&window=1-30") as stream:
                 first = stream.next()
                 self.assertEqual(len(first["servers"]), 1000)
@@ -212,13 +212,17 @@ class Cost(unittest.TestCase):
                     updates += 1
                 seen = (processor_seconds(pid) - before) / (time.monotonic() - begun)
                 each = (stream.bytes - whole) / updates
+            alone = (alone + taken(4)) / 2
             print(
                 f"\nthe page takes {100 * (seen - alone):.1f} % of a processor beside "
                 f"{100 * alone:.1f} %; {whole / 1000:.0f} kB at first, {each / 1000:.0f} kB a "
                 "second"
             )
             self.assertGreaterEqual(updates, 6)
-            self.assertLess(seen - alone, float(os.environ.get("TENDRIL_PAGE_COST", "0.05")))
+            self.assertLess(whole, FIRST_VIEW_BYTES - FILES_BYTES)
+            # On a quiet machine it is less than 5 %: scripts/longtest asks for that. Other tests of
+            # CI take the processor's caches.
+            self.assertLess(seen - alone, float(os.environ.get("TENDRIL_PAGE_COST", "0.1")))
 
 
 if __name__ == "__main__":

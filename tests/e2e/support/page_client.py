@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import socket
+import zlib
 
 OPENAPI = pathlib.Path(__file__).parents[3] / "dashboard" / "web" / "openapi.json"
 
@@ -66,16 +67,31 @@ class PageClient:
 
 
 class Stream:
-    """Messages of /stream. Use as a context manager."""
+    """Messages of /stream, packed as a browser gets them. Use as a context manager."""
 
     def __init__(self, client, query):
         self.connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
         headers = {"Authorization": "Bearer " + client.token} if client.token else {}
         if client.cookie:
             headers["Cookie"] = client.cookie
+        headers["Accept-Encoding"] = "gzip"
         self.connection.request("GET", "/api/v1/stream?" + query, headers=headers)
         self.answer = self.connection.getresponse()
-        self.bytes = 0
+        self.bytes = 0  # as they came
+        packed = self.answer.getheader("Content-Encoding") == "gzip"
+        self.unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
+        self.text = b""
+
+    def line(self):
+        """The next line; empty: the stream has ended."""
+        while b"\n" not in self.text:
+            piece = self.answer.read1(1 << 16)
+            if not piece:
+                return b""
+            self.bytes += len(piece)
+            self.text += self.unpacker.decompress(piece) if self.unpacker else piece
+        line, _, self.text = self.text.partition(b"\n")
+        return line + b"\n"
 
     def __enter__(self):
         return self
@@ -87,10 +103,9 @@ class Stream:
         """The next message; of another kind than data: (kind, JSON)."""
         kind = None
         while True:
-            line = self.answer.readline()
+            line = self.line()
             if not line:
                 raise AssertionError("the stream has ended")
-            self.bytes += len(line)
             text = line.decode().rstrip("\n")
             if text.startswith("event: "):
                 kind = text[7:]
