@@ -199,6 +199,11 @@ int compare(const BenchOptions& options) {
 
 int bench(const BenchOptions& options) {
   if (options.compare.size() == 2) return compare(options);
+  const std::string program = beside_this_program("tendril-bench");
+  if (access(program.c_str(), X_OK) != 0) {
+    return complain(kFailed, "cannot find the program that measures, '" + program +
+                                 "'; copy tendril-bench there, from where tendril comes from");
+  }
   auto client = client_directory();
   if (!client.ok()) return complain(kFailed, client.status());
   auto asked = reach(options);

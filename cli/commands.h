@@ -24,6 +24,8 @@ struct CommonOptions {
 // Of commands whose picture may be shown again and again (cli/live/live.h).
 struct WatchOptions : CommonOptions {
   bool watch = false;
+  bool wide = false;
+  std::vector<std::string> filters;  // cli/live/filter.h
   double interval_s = 2;
 };
 
@@ -109,6 +111,9 @@ struct PoolCommandOptions : WatchOptions {
 
 struct TopOptions : CommonOptions {
   bool once = false;
+  bool wide = false;
+  std::vector<std::string> filters;  // cli/live/filter.h
+  std::string sort;                  // as view::sort_sessions
   double interval_s = 1;
 };
 

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 
 #include "api/nccl/version.h"
 #include "base/clock.h"
@@ -25,6 +26,7 @@
 #include "cli/local/this_machine.h"
 #include "cli/servers.h"
 #include "cli/several/passages.h"
+#include "cli/words/width.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
 #include "session/control/serve.h"
@@ -50,6 +52,7 @@ class Checkup {
   }
 
   view::DoctorReport run() {
+    check_client();
     if (endpoint_.unix_path.empty() && (!check_name() || !check_port())) return report_;
     if (!check_hello()) return report_;
     check_latency();
@@ -77,6 +80,7 @@ class Checkup {
     report_.steps.push_back({name, "warning", detail, {}});
   }
 
+  void check_client();
   bool check_name();
   bool check_port();
   bool check_hello();
@@ -94,9 +98,17 @@ class Checkup {
   view::DoctorReport report_;
   std::vector<uint32_t> nccl_versions_;
   std::string server_id_;
+  std::string client_;  // the folder of the client library; empty: it is missing
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
   std::unique_ptr<session::Control> control_;
 };
+
+// Without it no program reaches a GPU, however well the servers are.
+void Checkup::check_client() {
+  auto client = client_directory();
+  if (client.ok()) client_ = client.take();
+  step("client library", client.ok(), client.ok() ? client_ : client.status().message());
+}
 
 bool Checkup::check_name() {
   addrinfo hints = {}, *found = nullptr;
@@ -266,11 +278,7 @@ bool Checkup::check_transport() {
 }
 
 void Checkup::check_bandwidth() {
-  auto client = client_directory();
-  if (!client.ok()) {
-    warn("bandwidth", "not measured: " + client.status().message());
-    return;
-  }
+  if (client_.empty()) return;
   setenv("TENDRIL_SERVERS", endpoint_.text.c_str(), 1);
   setenv("TENDRIL_GPUS", "1", 1);
   setenv("TENDRIL_SLICE", config::format_fraction(kTestShare).c_str(), 1);
@@ -281,7 +289,7 @@ void Checkup::check_bandwidth() {
     unsetenv("TENDRIL_TOKEN");
   }
   auto output =
-      daemon::run_child("/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"},
+      daemon::run_child("/proc/self/exe", {"doctor", "--measure", client_ + "/libcuda.so.1"},
                         kMeasureMaxMs, daemon::ChildEnvironment::kWhole);
   if (!output.ok()) {
     step("bandwidth", false, output.status().message());
@@ -306,12 +314,37 @@ void Checkup::check_bandwidth() {
   figure("synchronize_us", sync_us);
 }
 
+// A table whose last column takes several lines where the terminal is narrow.
+void print(const std::vector<view::Row>& rows) {
+  std::istringstream lines(view::aligned(rows));
+  std::vector<view::Row> heads = rows;
+  for (view::Row& row : heads) row.back().clear();
+  size_t indent = 0;
+  for (size_t column = 0; column + 1 < heads.front().size(); ++column) {
+    size_t widest = 0;
+    for (const view::Row& row : heads) widest = std::max(widest, row[column].size());
+    indent += widest + 2;
+  }
+  const size_t width = line_width(false);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string head = line.substr(0, std::min(indent, line.size()));
+    const std::string rest = line.size() > indent ? line.substr(indent) : "";
+    const std::string text = width <= indent ? rest : view::wrapped(rest, width - indent, 0);
+    printf("%s", head.c_str());
+    for (const char c : text) {
+      putchar(c);
+      if (c == '\n') printf("%*s", static_cast<int>(indent), "");
+    }
+    putchar('\n');
+  }
+}
+
 void print(const view::DoctorReport& report) {
   printf("%s: %s\n", report.server.c_str(), report.healthy ? "healthy" : "NOT healthy");
   std::vector<view::Row> rows;
   for (const view::DoctorStep& step : report.steps)
     rows.push_back({"  " + step.name, step.state, step.detail});
-  fputs(view::aligned(rows).c_str(), stdout);
+  print(rows);
 }
 
 // Programs on all of these servers, and beside them.
@@ -325,8 +358,13 @@ void print(const std::vector<view::PassageReport>& passages, const view::LocalRe
                   : "copies go through the client: " + pair.detail;
     rows.push_back({"  " + pair.one + ", " + pair.other, pair.open ? "ok" : "none", how});
   }
-  if (!rows.empty()) printf("Between servers:\n%s", view::aligned(rows).c_str());
-  printf("This machine (run --local): %s, %s\n", local.state.c_str(), local.detail.c_str());
+  if (!rows.empty()) {
+    printf("Between servers:\n");
+    print(rows);
+  }
+  printf("%s\n", view::wrapped("This machine (run --local): " + local.state + ", " + local.detail,
+                               line_width(false) == 0 ? SIZE_MAX : line_width(false), 2)
+                     .c_str());
 }
 
 }  // namespace

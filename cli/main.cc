@@ -88,7 +88,18 @@ class CommandLine {
     if (json) sub->add_flag("--json", options->json, "Machine-readable output");
   }
 
+  static void add_wide(CLI::App* sub, bool* wide) {
+    sub->add_flag("--wide", *wide, "All columns, also those that the terminal has no room for");
+  }
+  static void add_filters(CLI::App* sub, std::vector<std::string>* filters) {
+    sub->add_option("--filter", *filters,
+                    "Only leases whose user, host, program or server has this text, or with this "
+                    "number (lease); repeatable")
+        ->type_name("KEY=TEXT")
+        ->allow_extra_args(false);
+  }
   static void add_watch(CLI::App* sub, WatchOptions* options) {
+    add_wide(sub, &options->wide);
     CLI::Option* const watch =
         sub->add_flag("-w,--watch", options->watch, "Again and again; q ends it");
     add_interval(sub, &options->interval_s)->needs(watch);
@@ -579,6 +590,7 @@ void CommandLine::add_views() {
       command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); });
   add_common(leases, &list_options_, true);
   add_watch(leases, &list_options_);
+  add_filters(leases, &list_options_.filters);
   CLI::App* const gpus = command("smi", "GPUs: memory, utilisation, tenants",
                                  [this] { return show_gpus(smi_options_); });
   add_common(gpus, &smi_options_, true);
@@ -589,6 +601,12 @@ void CommandLine::add_views() {
   CLI::App* const live = command("top", "What each session does, again every second; q ends it",
                                  [this] { return top(top_options_); });
   add_common(live, &top_options_, true);
+  add_wide(live, &top_options_.wide);
+  add_filters(live, &top_options_.filters);
+  live->add_option("--sort", top_options_.sort,
+                   "The greatest first: had, calls, launches, round-trips, to-gpu, from-gpu, "
+                   "waiting, cpu, memory or age")
+      ->type_name("COLUMN");
   live->add_flag("--once", top_options_.once, "One picture of one interval, then end");
   add_interval(live, &top_options_.interval_s);
   CLI::App* const sub = command("release", "End leases and the programs on them (administration)",

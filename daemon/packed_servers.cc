@@ -46,6 +46,18 @@ std::vector<std::string> command(const PackedOptions& options, const std::string
   return words;
 }
 
+// A path, or a name that is found by PATH.
+bool is_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0;
+  const char* const path = getenv("PATH");
+  const std::string folders = std::string(path != nullptr ? path : "/usr/bin:/bin") + ":";
+  for (size_t begin = 0, end = 0; (end = folders.find(':', begin)) != std::string::npos;
+       begin = end + 1) {
+    if (access((folders.substr(begin, end - begin) + "/" + name).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
 base::Result<std::string> make_folder(uint32_t user) {
   char name[] = "/tmp/tendril-packed-XXXXXX";  // short: it becomes part of the names of sockets
   if (mkdtemp(name) == nullptr)
@@ -133,6 +145,13 @@ void PackedServers::end(Server* server) const {
   }
   reap_child(&server->child);
   remove_folder(server->folder);
+}
+
+Status PackedServers::available() const {
+  if (is_program(options_.control)) return Status();
+  return Status(Code::kRefused,
+                "packed slices need the vendor's multi-process service, and this server has no '" +
+                    options_.control + "'; install it there, or ask for slices without --packed");
 }
 
 base::Result<PackedServers::Seat> PackedServers::take() {

@@ -52,6 +52,9 @@ class PackedServers {
       : loop_(loop), options_(std::move(options)) {}
   ~PackedServers() { stop(); }
 
+  // Whether this server has the control program at all. Looks for it each time, so that it may be
+  // installed later.
+  base::Status available() const;
   base::Result<Seat> take();
   // Does not block.
   void give_back(uint32_t server);

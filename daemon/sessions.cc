@@ -142,6 +142,10 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const access::Pr
   lease->began_ns = base::now_ns();
   lease->idle = lease::IdleWatch(lease->began_ns);
   if (draining_) return Status(Code::kRefused, kDrainingText);
+  if (request.slice.packed) {
+    const Status packs = packed_->available();
+    if (!packs.ok()) return packs;
+  }
   if (!make_secret(&lease->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
   lease->terms = access::granted_terms(guard_->limits_of(owner), request.terms);

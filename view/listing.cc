@@ -105,7 +105,7 @@ std::string data_text(const wire::LeaseRecord& lease) {
 
 }  // namespace
 
-std::string leases_text(const std::vector<ServerView>& views) {
+std::string leases_text(const std::vector<ServerView>& views, size_t width) {
   std::vector<Row> rows = {{"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL",
                             "QUEUED", "TERMS", "MEMORY USED / QUOTA", "PROCESSES", "DATA", "AGE"}};
   for (const ServerView& view : views) {
@@ -118,14 +118,17 @@ std::string leases_text(const std::vector<ServerView>& views) {
                       data_text(lease), age_text(lease.age_s)});
     }
   }
-  return rows.size() == 1 ? "" : aligned(rows);
+  if (rows.size() == 1) return "";
+  return fitted(rows, width,
+                {"DATA", "QUEUED", "TERMS", "TIME 10 S / ALL", "PROCESSES", "MEMORY USED / QUOTA"});
 }
 
-std::string gpus_text(const ServerView& view) {
+std::string gpus_text(const ServerView& view, size_t width) {
   const wire::ListReply& list = view.list;
-  std::string text = view.server + " (" + safe(list.server) + "): Tendril " +
+  std::string head = view.server + " (" + safe(list.server) + "): Tendril " +
                      safe(list.product_version) +
-                     (list.driver_version == 0 ? "" : ", driver " + driver_text(list)) + "\n";
+                     (list.driver_version == 0 ? "" : ", driver " + driver_text(list));
+  std::string text = (width == 0 ? head : wrapped(head, width, 2)) + "\n";
   std::vector<Row> rows = {
       {"GPU", "NAME", "BUS ID", "TEMP", "POWER", "MEMORY USED / TOTAL", "UTIL", "LENT", "TENANTS"}};
   for (const wire::GpuRecord& gpu : list.gpus) {
@@ -136,9 +139,10 @@ std::string gpus_text(const ServerView& view) {
                     config::format_fraction(gpu.share_used_millionths),
                     std::to_string(tenants_on(list, gpu.index))});
   }
-  text += aligned(rows) + "\n";
+  text += fitted(rows, width, {"BUS ID", "POWER", "TEMP"}) + "\n";
   const std::vector<Row> tenants = tenant_rows(list);
-  return tenants.size() > 1 ? text + aligned(tenants) + "\n" : text;
+  if (tenants.size() == 1) return text;
+  return text + fitted(tenants, width, {"QUEUED", "TERMS", "TIME 10 S / ALL"}) + "\n";
 }
 
 }  // namespace tendril::view

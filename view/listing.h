@@ -10,8 +10,8 @@
 namespace tendril::view {
 
 // One line for each lease of all servers, under a heading. Empty when there is none.
-std::string leases_text(const std::vector<ServerView>& views);
+std::string leases_text(const std::vector<ServerView>& views, size_t width = 0);
 // A server's GPUs, and who shares each of them.
-std::string gpus_text(const ServerView& view);
+std::string gpus_text(const ServerView& view, size_t width = 0);
 
 }  // namespace tendril::view

@@ -62,7 +62,7 @@ std::string server_state(const Json& server) {
   return state;
 }
 
-std::string servers_text(const Json& answer) {
+std::string servers_text(const Json& answer, size_t width) {
   std::vector<Row> rows = {
       {"SERVER", "STATE", "GPUS", "MODEL", "CLASS", "GIVEN", "LEASES", "VERSION", "LABELS"}};
   for (const Json& server : part(answer, "servers")) {
@@ -87,7 +87,7 @@ std::string servers_text(const Json& answer) {
       first = false;
     }
   }
-  return rows.size() == 1 ? "no servers\n" : aligned(rows);
+  return rows.size() == 1 ? "no servers\n" : fitted(rows, width, {"VERSION", "LABELS"});
 }
 
 std::string amount(const Json& amounts, const char* otherwise, const std::string& name) {
@@ -95,7 +95,7 @@ std::string amount(const Json& amounts, const char* otherwise, const std::string
   return value.is_number() ? gpus(value.get<double>()) : otherwise;
 }
 
-std::string accounts_text(const Json& answer) {
+std::string accounts_text(const Json& answer, size_t width) {
   std::vector<Row> rows = {
       {"ACCOUNT", "PARENT", "CLASS", "USED", "QUOTA", "LENT", "LIMIT", "WAITING"}};
   for (const Json& account : part(answer, "accounts")) {
@@ -111,7 +111,7 @@ std::string accounts_text(const Json& answer) {
       first = false;
     }
   }
-  return rows.size() == 1 ? "" : "\n" + aligned(rows);
+  return rows.size() == 1 ? "" : "\n" + fitted(rows, width, {"PARENT"});
 }
 
 std::string places(const Json& lease) {
@@ -125,7 +125,7 @@ std::string places(const Json& lease) {
   return or_dash(out);
 }
 
-std::string leases_text(const Json& answer) {
+std::string leases_text(const Json& answer, size_t width) {
   std::vector<Row> rows = {{"LEASE", "STATE", "WHO", "ACCOUNT", "CLASS", "SLICES", "WHERE", "AGE",
                             "IDLE", "ENDS IN", "PROGRAM"}};
   const auto age = [](const Json& lease, const char* key) {
@@ -141,10 +141,11 @@ std::string leases_text(const Json& answer) {
                     age(lease, "age_s"), age(lease, "idle_s"), age(lease, "ends_in_s"),
                     or_dash(text(lease, "program"))});
   }
-  return rows.size() == 1 ? "" : "\n" + aligned(rows);
+  if (rows.size() == 1) return "";
+  return "\n" + fitted(rows, width, {"IDLE", "CLASS", "ACCOUNT", "ENDS IN"});
 }
 
-std::string status_text(const Json& answer) {
+std::string status_text(const Json& answer, size_t width) {
   std::string out = "pool " + text(answer, "pool") + ": " + text(answer, "scheduler") +
                     " schedules, in term " + whole(answer, "term") + "; policy " +
                     whole(answer, "policy_revision") + "; " + whole(answer, "waiting") +
@@ -153,10 +154,11 @@ std::string status_text(const Json& answer) {
     out += "nothing is planned: " + text(answer, "planning_why") + "\n";
   const std::string trouble = text(answer, "store_trouble");
   if (!trouble.empty()) out += "the store: " + trouble + "\n";
-  return out + "\n" + servers_text(answer) + accounts_text(answer) + leases_text(answer);
+  return out + "\n" + servers_text(answer, width) + accounts_text(answer, width) +
+         leases_text(answer, width);
 }
 
-std::string queue_text(const Json& answer) {
+std::string queue_text(const Json& answer, size_t width) {
   std::vector<Row> rows = {{"REQUEST", "PLACE", "QUEUE", "WHO", "ACCOUNT", "CLASS", "SLICES",
                             "WAITED", "START", "REASON"}};
   for (const Json& each : part(answer, "waiting")) {
@@ -173,7 +175,7 @@ std::string queue_text(const Json& answer) {
                     whole(each, "slices") + " x " + gpus(number(each, "share")),
                     age_text(uint64_t(number(each, "waited_s"))), start, reason});
   }
-  return rows.size() == 1 ? "nobody waits\n" : aligned(rows);
+  return rows.size() == 1 ? "nobody waits\n" : fitted(rows, width, {"QUEUE", "CLASS", "ACCOUNT"});
 }
 
 // Lists of texts under a heading.
@@ -206,14 +208,15 @@ std::string keys_text(const Json& answer) {
 
 }  // namespace
 
-base::Result<std::string> pool_text(const std::string& verb, const std::string& json) {
+base::Result<std::string> pool_text(const std::string& verb, const std::string& json,
+                                    size_t width) {
   const Json answer = Json::parse(json, nullptr, false);
   if (!answer.is_object()) {
     return base::Status(base::Code::kMismatch,
                         "the pool answered with something else than a JSON object");
   }
-  if (verb == "status") return status_text(answer);
-  if (verb == "queue") return queue_text(answer);
+  if (verb == "status") return status_text(answer, width);
+  if (verb == "queue") return queue_text(answer, width);
   if (verb == "show") {
     const Json& policy = part(answer, "policy");
     const std::string whole = policy.is_string() ? policy.get<std::string>() : std::string();

@@ -9,7 +9,9 @@
 
 namespace tendril::view {
 
-// Lines for the answer to that verb. kMismatch: it is no JSON object.
-base::Result<std::string> pool_text(const std::string& verb, const std::string& json);
+// Lines for the answer to that verb. kMismatch: it is no JSON object. `width` as of
+// view/table.h.
+base::Result<std::string> pool_text(const std::string& verb, const std::string& json,
+                                    size_t width = 0);
 
 }  // namespace tendril::view

@@ -40,9 +40,14 @@ const wire::LeaseRecord* lease_of(const wire::ListReply& list, uint64_t id) {
 
 std::string bytes_text(double bytes) { return config::format_size(static_cast<uint64_t>(bytes)); }
 
-Row row_of(const SessionRates& rates) {
-  uint64_t used = 0, quota = 0;
+uint64_t used_by(const SessionRates& rates) {
+  uint64_t used = 0;
   for (const uint64_t bytes : rates.session.memory_used_bytes) used += bytes;
+  return used;
+}
+
+Row row_of(const SessionRates& rates) {
+  uint64_t quota = 0;
   for (const wire::SliceGrant& slice : rates.slices) quota += slice.memory_bytes;
   return {std::to_string(rates.session.session_id),
           std::to_string(rates.session.lease_id),
@@ -58,11 +63,40 @@ Row row_of(const SessionRates& rates) {
           bytes_text(rates.bytes_out_per_s),
           percent_text(rates.waiting),
           percent_text(rates.processors),
-          memory_text(used, quota),
+          memory_text(used_by(rates), quota),
           age_text(rates.session.age_s)};
 }
 
 }  // namespace
+
+base::Status sort_sessions(std::vector<SessionRates>* sessions, const std::string& column) {
+  if (column.empty()) return {};
+  using Value = double (*)(const SessionRates&);
+  constexpr std::pair<const char*, Value> kColumns[] = {
+      {"had", [](const SessionRates& each) { return each.delivered.value_or(-1); }},
+      {"calls", [](const SessionRates& each) { return each.calls_per_s; }},
+      {"launches", [](const SessionRates& each) { return each.launches_per_s; }},
+      {"round-trips", [](const SessionRates& each) { return each.round_trips_per_s; }},
+      {"to-gpu", [](const SessionRates& each) { return each.bytes_in_per_s; }},
+      {"from-gpu", [](const SessionRates& each) { return each.bytes_out_per_s; }},
+      {"waiting", [](const SessionRates& each) { return each.waiting; }},
+      {"cpu", [](const SessionRates& each) { return each.processors; }},
+      {"memory", [](const SessionRates& each) { return static_cast<double>(used_by(each)); }},
+      {"age", [](const SessionRates& each) { return static_cast<double>(each.session.age_s); }},
+  };
+  std::string known;
+  for (const auto& [name, value] : kColumns) {
+    known += (known.empty() ? "" : ", ") + std::string(name);
+    if (name != column) continue;
+    std::stable_sort(sessions->begin(), sessions->end(),
+                     [value = value](const SessionRates& one, const SessionRates& other) {
+                       return value(one) > value(other);
+                     });
+    return {};
+  }
+  return base::Status(base::Code::kInvalid,
+                      "there is no column '" + safe(column) + "' to sort by; there are " + known);
+}
 
 ServerRates rates_between(const ServerView& before, const ServerView& after) {
   ServerRates out;
@@ -85,12 +119,13 @@ ServerRates rates_between(const ServerView& before, const ServerView& after) {
   return out;
 }
 
-std::string top_text(const ServerRates& rates) {
+std::string top_text(const ServerRates& rates, size_t width) {
   const wire::ListReply& list = rates.view.list;
   std::string text = rates.view.server;
   if (!rates.view.status.ok()) return text + ": " + safe(rates.view.status.message()) + "\n";
-  text += base::format(" (%s): %zu leases, %zu sessions\n", safe(list.server).c_str(),
-                       list.leases.size(), rates.sessions.size());
+  text += base::format(" (%s): %s, %s\n", safe(list.server).c_str(),
+                       counted(list.leases.size(), "lease").c_str(),
+                       counted(rates.sessions.size(), "session").c_str());
   for (const wire::GpuRecord& gpu : list.gpus) {
     text += base::format("GPU %u: %s, %s lent, %s of %s used", gpu.index, safe(gpu.name).c_str(),
                          config::format_fraction(gpu.share_used_millionths).c_str(),
@@ -105,7 +140,9 @@ std::string top_text(const ServerRates& rates) {
                             "CALLS/S", "LAUNCHES/S", "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S",
                             "WAITING", "SERVER CPU", "MEMORY USED / QUOTA", "AGE"}};
   for (const SessionRates& session : rates.sessions) rows.push_back(row_of(session));
-  return text + aligned(rows);
+  return text + fitted(rows, width,
+                       {"PID", "SERVER CPU", "ROUND TRIPS/S", "SESSION", "WAITING", "CALLS/S",
+                        "AGE", "FROM GPU/S", "TO GPU/S", "GPU: SHARE"});
 }
 
 }  // namespace tendril::view

@@ -33,6 +33,11 @@ struct ServerRates {
 ServerRates rates_between(const ServerView& before, const ServerView& after);
 
 // For people: a line for the server, one for each of its GPUs, and a table of its sessions.
-std::string top_text(const ServerRates& rates);
+// `width` as of view/table.h.
+std::string top_text(const ServerRates& rates, size_t width = 0);
+
+// By a column of top_text, as "calls" or "to-gpu"; the greatest first. kInvalid: there is no such
+// column, and the message lists them. Empty: as the server lists them.
+base::Status sort_sessions(std::vector<SessionRates>* sessions, const std::string& column);
 
 }  // namespace tendril::view

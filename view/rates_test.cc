@@ -92,6 +92,25 @@ TEST(Top, WhatIsNotMeasuredIsADash) {
   EXPECT_NE(text.find("1.0 GiB / 4.0 GiB"), std::string::npos) << text;
 }
 
+TEST(Top, SortsByAColumn) {
+  std::vector<SessionRates> sessions(3);
+  for (size_t i = 0; i < sessions.size(); ++i) sessions[i].session.session_id = i;
+  sessions[1].launches_per_s = 7;
+  sessions[2].launches_per_s = 3;
+  const auto order = [&sessions] {
+    std::string ids;
+    for (const SessionRates& each : sessions) ids += std::to_string(each.session.session_id);
+    return ids;
+  };
+  EXPECT_TRUE(sort_sessions(&sessions, "").ok());
+  EXPECT_EQ(order(), "012");
+  EXPECT_TRUE(sort_sessions(&sessions, "launches").ok());
+  EXPECT_EQ(order(), "120");
+  const base::Status none = sort_sessions(&sessions, "colour");
+  EXPECT_EQ(none.code(), base::Code::kInvalid);
+  EXPECT_NE(none.message().find("round-trips"), std::string::npos);
+}
+
 TEST(Top, AServerThatIsGoneIsOneLine) {
   ServerView after = at(0);
   after.status = base::Status(base::Code::kUnavailable, "nobody there");

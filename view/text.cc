@@ -28,6 +28,10 @@ std::string count_text(double count) {
   return base::format("%.1fM", count / 1e6);
 }
 
+std::string counted(uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::string percent_text(double part) { return base::format("%.1f%%", part * 100); }
 
 std::string memory_text(uint64_t used_bytes, uint64_t quota_bytes) {

@@ -13,7 +13,8 @@ namespace tendril::view {
 std::string uuid_text(const std::string& raw);  // "GPU-xxxxxxxx-xxxx-..."; "" unless 16 bytes
 std::string age_text(uint64_t seconds);         // "12s", "5m03s", "2h10m", "3d04h"
 std::string count_text(double count);           // "0", "870", "12.3k", "4.1M"
-std::string percent_text(double part);          // 0.124: "12.4%"
+std::string counted(uint64_t count, const char* what);  // "1 lease", "2 leases"
+std::string percent_text(double part);                  // 0.124: "12.4%"
 // "1.0 GiB / 4.0 GiB"
 std::string memory_text(uint64_t used_bytes, uint64_t quota_bytes);
 // "0: 0.50, 1: 0.50 packed"; `gpu` comes before each number.

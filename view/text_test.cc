@@ -35,5 +35,46 @@ TEST(Text, NamesThatWereProvenAndNamesThatWereNot) {
   EXPECT_EQ(user_text({"box", "root", "", 0, "bearer", "token"}), "bearer");
 }
 
+std::vector<Row> wide_rows() {
+  return {{"LEASE", "WHO", "MEMORY", "PROGRAM"},
+          {"9", "ada@box", "1.0 GiB / 4.0 GiB", "a-program-with-a-long-name"}};
+}
+
+TEST(Table, ThatFitsStaysAsItIs) {
+  for (const size_t width : {size_t{0}, size_t{80}})
+    EXPECT_EQ(fitted(wide_rows(), width, {"MEMORY"}), aligned(wide_rows()));
+}
+
+TEST(Table, LosesColumnsAndSaysSo) {
+  EXPECT_EQ(fitted(wide_rows(), 50, {"MEMORY", "WHO"}),
+            "LEASE  WHO      PROGRAM\n"
+            "9      ada@box  a-program-with-a-long-name\n"
+            "(left out: MEMORY; --wide shows all)\n");
+}
+
+TEST(Table, CutsWhatIsStillTooWide) {
+  EXPECT_EQ(fitted(wide_rows(), 30, {"MEMORY", "NONE"}),
+            "LEASE  WHO      PROGRAM\n"
+            "9      ada@box  a-program-wi..\n"
+            "(left out: MEMORY; --wide\n shows all)\n");
+}
+
+TEST(Table, NoWidthIsExceeded) {
+  for (size_t width = 40; width < 120; ++width) {
+    const std::string text = fitted(wide_rows(), width, {"MEMORY", "WHO"});
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at);
+      EXPECT_LE(end - at, width) << text;
+      at = end + 1;
+    }
+  }
+}
+
+TEST(Wrapped, BreaksAtBlanks) {
+  EXPECT_EQ(wrapped("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("a-very-long-word b", 5, 0), "a-very-long-word\nb");
+  EXPECT_EQ(wrapped("", 5, 0), "");
+}
+
 }  // namespace
 }  // namespace tendril::view

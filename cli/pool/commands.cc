@@ -6,6 +6,7 @@
 #include "cli/complain.h"
 #include "cli/live/live.h"
 #include "cli/servers.h"
+#include "cli/words/width.h"
 #include "config/text.h"
 #include "view/pool.h"
 #include "wire/pool.h"
@@ -72,7 +73,7 @@ int answer(const PoolCommandOptions& options, const wire::PoolCommand& command,
     *picture = json.take() + "\n";
     return 0;
   }
-  auto text = view::pool_text(command.verb, *json);
+  auto text = view::pool_text(command.verb, *json, line_width(options.wide));
   if (!text.ok()) return complain(kFailed, text.status());
   *picture = text.take();
   return 0;

@@ -7,7 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "client/common/log.h"
+#include "client/common/pci_places.h"
 #include "client/common/visible_devices.h"
 #include "client/core/attach.h"
 #include "client/core/attachment.h"
@@ -157,6 +161,26 @@ class CudaNewcomers final : public core::Newcomers {
   Process* const process_;
 };
 
+// Their ids on the PCI bus become different ones, whatever their machines say.
+void make_places_distinct(const std::vector<Device*>& devices) {
+  std::vector<PciPlace> places;
+  for (const Device* device : devices) {
+    const int32_t* const values = device->attributes;
+    places.push_back({static_cast<uint32_t>(values[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID]),
+                      static_cast<uint32_t>(values[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID]),
+                      static_cast<uint32_t>(values[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID])});
+  }
+  make_distinct(&places);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    int32_t* const domain = &devices[i]->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
+    if (places[i].domain == static_cast<uint32_t>(*domain)) continue;
+    *domain = static_cast<int32_t>(places[i].domain);
+    std::string* const text = &devices[i]->pci_bus_id;
+    text->replace(0, std::min(text->find(':'), text->size()),
+                  base::format("%04x", places[i].domain));
+  }
+}
+
 void number_devices(Process* process) {
   std::vector<Device*> all;
   std::vector<std::string> uuids;
@@ -168,6 +192,7 @@ void number_devices(Process* process) {
     if (process->driver_version == 0 || session->driver_version < process->driver_version)
       process->driver_version = session->driver_version;
   }
+  make_places_distinct(all);
   // Programs must not see a newer driver than the ABI that this library implements.
   if (process->driver_version > CUDA_VERSION) process->driver_version = CUDA_VERSION;
   for (uint32_t ordinal : visible_devices(getenv("CUDA_VISIBLE_DEVICES"), uuids)) {

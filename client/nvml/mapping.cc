@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "client/common/pci_places.h"
 #include "client/common/visible_devices.h"
 #include "client/nvml/catalogue.h"
 #include "config/quantity.h"
@@ -153,6 +154,15 @@ Result<std::vector<Device>> expected(const Configuration& configuration,
   return devices;
 }
 
+// As libcuda does with its devices.
+void make_places_distinct(std::vector<Device>* devices) {
+  std::vector<PciPlace> places;
+  for (const Device& device : *devices)
+    places.push_back({device.pci.domain, device.pci.bus, device.pci.device});
+  make_distinct(&places);
+  for (size_t i = 0; i < devices->size(); ++i) (*devices)[i].pci.domain = places[i].domain;
+}
+
 }  // namespace
 
 PciAddress parse_pci(const std::string& text) {
@@ -182,6 +192,7 @@ Result<std::vector<Device>> map_devices(const Configuration& configuration,
     devices = mapped.take();
   }
   for (uint32_t i = 0; i < devices.size(); ++i) devices[i].index = i;
+  make_places_distinct(&devices);
   return devices;
 }
 

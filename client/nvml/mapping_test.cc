@@ -75,6 +75,21 @@ TEST(MapDevices, LeasesInOrderAndSlicesAsWholeDevices) {
   EXPECT_EQ((*devices)[2].process, 0u) << "nobody is attached there";
 }
 
+TEST(MapDevices, EqualIdsOfTwoServersBecomeDifferent) {
+  std::vector<ServerView> views = {server(2), server(2)};
+  views[0].list.leases = {lease(5, {0, 1}, 42)};
+  views[1].list.leases = {lease(5, {0, 1}, 42)};
+  auto devices = map_devices(servers({5, 5}), views, kSelf);
+  ASSERT_TRUE(devices.ok());
+  ASSERT_EQ(devices->size(), 4u);
+  const auto& all = *devices;
+  for (size_t i : {0u, 1u}) {
+    EXPECT_EQ(all[i].pci.domain, 0u);
+    EXPECT_EQ(all[i + 2].pci.domain, 1u);
+    EXPECT_EQ(all[i].pci.bus, all[i + 2].pci.bus);
+  }
+}
+
 TEST(MapDevices, AnEndedLeaseIsNamed) {
   auto devices = map_devices(servers({5}), {server(1)}, kSelf);
   ASSERT_FALSE(devices.ok());

@@ -134,7 +134,7 @@ class Daemon:
             self.write(name, text)
         self.environment, self.become = dict(environment or {}), become or {}
         self.environment.setdefault("TENDRIL_STATE", os.path.join(self.folder, "state"))
-        if become:
+        if "user" in self.become:
             os.chown(self.folder, become["user"], become["group"])
         elif os.geteuid() != 0:
             self.environment["TENDRIL_DUMPABLE"] = "1"  # these tests look into the server

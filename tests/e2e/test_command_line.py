@@ -2,9 +2,17 @@
 """What the command line says to somebody who mistypes, asks for too much, or has a server down: one
 line that names the cause and the way on, and the documented exit status."""
 
+import os
+import shutil
+import signal
 import socket
+import subprocess
+import tempfile
+import termios
+import time
 import unittest
 
+import harness
 from harness import MIB, Server, eventually, tendril
 
 
@@ -85,6 +93,137 @@ class Servers(unittest.TestCase):
     def test_a_monitoring_library_that_is_not_there_is_said(self):
         with Server("--monitor", "/nonexistent/library.so") as server:
             self.assertTrue(eventually(lambda: "'/nonexistent/library.so'" in server.log()))
+
+
+class Terminals(unittest.TestCase):
+    def test_a_terminal_that_is_closed_ends_no_session(self):
+        """The kernel sends SIGHUP to the terminal's foreground group, and some send it to the
+        server alone: it reads its files again, whether it has any or not."""
+        with Server(become={"start_new_session": True}) as server:
+            hold = harness.PROGRAMS / "hold"
+            program = harness.start("run", "--", hold, "1", "60", server=server)
+            self.addCleanup(harness.end, program)
+            self.assertIn("holding", program.stdout.readline())
+            workers = server.workers()
+            os.killpg(server.pid, signal.SIGHUP)
+            server.process.send_signal(signal.SIGHUP)
+            self.assertEqual(len(harness.listing(server)["leases"]), 1)
+            time.sleep(0.3)
+            self.assertEqual((server.process.poll(), program.poll()), (None, None), server.log())
+            self.assertLessEqual(set(workers), set(server.workers()))
+
+    def test_a_pools_scheduler_outlives_its_terminal(self):
+        with harness.Pool() as pool:
+            for _ in range(3):
+                pool.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            self.assertEqual(pool.queue()["waiting"], [])
+
+
+def on_a_terminal(columns, *words, server):
+    """What the command writes to a terminal of so many columns, as lines."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (40, columns))
+    command = [harness.TENDRIL, *words, "--server", server.endpoint]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, env=harness.clean_environment()
+    ) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while more := os.read(ours, 65536):
+                written += more
+        except OSError:
+            pass  # the end of a terminal
+        os.close(ours)
+        process.wait(30)
+    return written.decode().replace("\r\n", "\n").splitlines()
+
+
+class Looks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(gpus=2)
+        cls.program = harness.start(
+            *("run", "-n", "2", "-p", "0.5", "--", harness.PROGRAMS / "hold", "1", "120"),
+            server=cls.server,
+        )
+        assert "holding" in cls.program.stdout.readline()
+
+    @classmethod
+    def tearDownClass(cls):
+        harness.end(cls.program)
+        cls.server.stop()
+
+    def test_a_terminal_gets_lines_that_fit_and_wide_gets_all(self):
+        for words in (["ls"], ["smi"], ["top", "--once"], ["doctor", "--no-attach"]):
+            lines = on_a_terminal(80, *words, server=self.server)
+            self.assertEqual([line for line in lines if len(line) > 80], [], words)
+        narrow = on_a_terminal(80, "ls", server=self.server)
+        self.assertRegex(" ".join(narrow), r"left out: DATA.*--wide shows all")
+        wide = on_a_terminal(80, "ls", "--wide", server=self.server)
+        self.assertIn("DATA", wide[0])
+        self.assertNotIn("left out", " ".join(wide))
+
+    def test_what_is_no_terminal_gets_everything_without_escapes(self):
+        for command in ("ls", "smi", "doctor"):
+            status, out, err = tendril(command, server=self.server)
+            self.assertEqual((status, err), (0, ""))
+            self.assertNotIn("\x1b", out)
+            self.assertNotIn("left out", out)
+        pictures = harness.start("ls", "--watch", "--interval", "0.1", server=self.server)
+        self.addCleanup(harness.end, pictures)
+        text = "".join(pictures.stdout.readline() for _ in range(6))
+        self.assertEqual(text.count("LEASE"), 3, text)
+        self.assertNotIn("\x1b", text)
+
+    def test_no_picture_on_a_terminal_has_a_color(self):
+        for words in (["ls"], ["smi"], ["top", "--once"]):
+            text = "\n".join(on_a_terminal(100, *words, server=self.server))
+            self.assertNotRegex(text, "\x1b\\[[0-9;]*m")
+
+    def test_filters_keep_what_was_asked_for(self):
+        lease = harness.listing(self.server)["leases"][0]["lease"]
+        for words in (["program=hold"], ["lease=%d" % lease], ["program=hold", "host="]):
+            options = [each for word in words for each in ("--filter", word)]
+            for command in (["ls"], ["top", "--once"]):
+                self.assertIn("hold", tendril(*command, *options, server=self.server)[1])
+        status, out, _ = tendril("ls", "--filter", "program=other", server=self.server)
+        self.assertEqual((status, out), (0, "no leases\n"))
+        status, out, err = tendril("ls", "--filter", "colour=red", server=self.server)
+        self.assertEqual((status, out, err.count("\n")), (2, "", 1))
+        status, _, err = tendril("top", "--sort", "colour", server=self.server)
+        self.assertEqual(status, 2)
+        self.assertIn("launches", err)
+
+    def test_one_is_no_plural(self):
+        out = tendril("top", "--once", "--sort", "memory", server=self.server)[1]
+        self.assertIn(": 1 lease, 1 session", out.replace(") ", ": ").replace("): ", ": "))
+
+
+class Missing(unittest.TestCase):
+    """Parts of an installation that are not there."""
+
+    def test_doctor_is_not_content_without_the_client_library(self):
+        with Server() as server:
+            status, out, err = tendril("doctor", server=server, TENDRIL_CLIENT_DIR="/nonexistent")
+            self.assertEqual((status, err), (1, ""))
+            self.assertIn("NOT healthy", out)
+            self.assertRegex(out, "client library +failed .*TENDRIL_CLIENT_DIR")
+            self.assertEqual(tendril("doctor", server=server)[0], 0)
+
+    def test_bench_names_the_program_that_is_missing(self):
+        with tempfile.TemporaryDirectory(prefix="tendril-e2e-") as folder:
+            alone = shutil.copy(harness.TENDRIL, folder)
+            done = subprocess.run(
+                [alone, "bench"],
+                capture_output=True,
+                text=True,
+                env=harness.clean_environment(TENDRIL_CLIENT_DIR=str(harness.CLIENT.parent)),
+                check=False,
+            )
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(f"'{folder}/tendril-bench'; copy tendril-bench there", done.stderr)
 
 
 if __name__ == "__main__":
