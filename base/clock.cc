@@ -24,9 +24,8 @@ unsigned usable_cpus() {
 }
 
 uint32_t wait_spin_us() {
-  constexpr unsigned kMany = 8;
   if (usable_cpus() == 1) return 0;
-  return env_u32("TENDRIL_WAIT_SPIN_US", usable_cpus() >= kMany ? 50'000 : 1'000);
+  return env_u32("TENDRIL_WAIT_SPIN_US", has_many_cpus() ? 50'000 : 1'000);
 }
 
 }  // namespace tendril::base

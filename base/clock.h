@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace tendril::base {
@@ -26,9 +27,16 @@ inline void cpu_pause() {
 #endif
 }
 
+// Number of processors that this process may run on, read once. Nothing spins when there is only
+// one.
+unsigned usable_cpus();
+// So many that a thread may spin for long. With fewer, whoever spins is soon in the way.
+inline bool has_many_cpus() { return usable_cpus() >= 8; }
+
 // A busy wait of bounded length. The awaited thread may need this very processor. So after a few
 // microseconds the wait yields now and then; not always, because each yield costs as much as a
-// look.
+// look. On few processors it also ends as soon as a yield shows that others want this processor:
+// GPU work that takes processors, as the software GPU's does, would get half of it otherwise.
 class Spin {
  public:
   explicit Spin(uint32_t limit_us) : limit_ns_(uint64_t{limit_us} * 1000) {}
@@ -42,6 +50,7 @@ class Spin {
     if (spent_ns >= yield_at_ns_) {
       yield_at_ns_ = spent_ns + kYieldEveryNs;
       sched_yield();
+      if (!has_many_cpus() && now_ns() - now > kWantedNs) return false;
     }
     return true;
   }
@@ -55,8 +64,27 @@ class Spin {
   static constexpr uint64_t kYieldAfterNs =
       10'000;  // longer than a round trip over shared memory, or loopback
   static constexpr uint64_t kYieldEveryNs = 2'000;
+  // A yield that lets nobody run takes less than 1 us, an answer of a peer less than this.
+  static constexpr uint64_t kWantedNs = 50'000;
   const uint64_t limit_ns_;
   uint64_t begun_ns_ = 0, yield_at_ns_ = kYieldAfterNs;
+};
+
+// How long to spin in a wait of a kind that comes again and again, from how long the last one took.
+// On few processors a thread that spins through GPU work keeps others from them, and a wake-up is
+// little beside such a wait. So after a long wait the next one sleeps at once. Any thread.
+class LearntSpin {
+ public:
+  uint32_t spin_us(uint32_t most_us) const {
+    const bool is_short = last_ns_.load(std::memory_order_relaxed) < kShortNs;
+    return is_short || has_many_cpus() ? most_us : 0;
+  }
+  void took(uint64_t ns) { last_ns_.store(ns, std::memory_order_relaxed); }
+
+ private:
+  // Longer than a round trip in which both ends sleep.
+  static constexpr uint64_t kShortNs = 150'000;
+  std::atomic<uint64_t> last_ns_{0};
 };
 
 // A point in time that a wait must not pass; timeout_ms < 0: none.
@@ -77,10 +105,6 @@ class Deadline {
  private:
   uint64_t at_ns_;
 };
-
-// Number of processors that this process may run on, read once. Nothing spins when there is only
-// one.
-unsigned usable_cpus();
 
 // How long a thread that waits for GPU work looks for its end before it sleeps:
 // TENDRIL_WAIT_SPIN_US. A driver spins while there are more processors than contexts. Where there

@@ -182,6 +182,7 @@ class LaneImpl final : public Lane {
   const uint64_t id_;
   uint32_t sender_spin_us_ = 0;
   uint32_t wait_spin_us_ = 0;
+  base::LearntSpin waits_;
 
   // Calls out. Everything up to tail_ is committed. Everything up to head_ has been sent.
   alignas(64) base::Lock lock_;

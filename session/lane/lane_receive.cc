@@ -188,6 +188,7 @@ void LaneImpl::wake_all_sleepers() {
 // frames now and then. So the worker never gets stuck on a client that does not read.
 void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t begun_ns = base::has_many_cpus() ? 0 : base::now_ns();
   auto over = [&] {
     return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost();
   };
@@ -222,6 +223,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
     }
     if (!may_lead) pump();
   }
+  if (begun_ns != 0) waits_.took(base::now_ns() - begun_ns);
   wake_sender();  // this thread will soon call again; a long wait has sent the sender to sleep
   const bool nobody_receives = waiting_.fetch_sub(1, std::memory_order_seq_cst) == 1;
   if (nobody_receives && events_ != nullptr && events_->awaits_callbacks()) stop_event_.signal();
@@ -229,7 +231,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
 
 void LaneImpl::lead_for(const Waiter& waiter) {
   while (waiter.state.load(std::memory_order_acquire) != Waiter::kDone && !is_lost()) {
-    receive_once({wait_spin_us_, -1});
+    receive_once({waits_.spin_us(wait_spin_us_), -1});
   }
 }
 

@@ -86,6 +86,12 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def ended_children_seconds(pid):
+    """Processor time that a process's children have used, once it knows that they ended."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
 def shared_memory_kib(pid):
     """Of the memory files that a process has open."""
     total = 0

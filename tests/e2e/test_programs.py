@@ -5,6 +5,7 @@ slices, several servers, transports."""
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def program(name, *arguments):
     return [str(PROGRAMS / name), *map(str, arguments)]
 
 
+def children_seconds():
+    """Processor time of this process's children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @harness.needs_client
 class Programs(unittest.TestCase):
     @classmethod
@@ -52,6 +59,50 @@ class Programs(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         self.assertIn("PASS", out)
         return out
+
+    def test_who_waits_leaves_the_processors_to_the_work(self):
+        """Two processors for program, worker and software GPU: nobody spins through a kernel that
+        needs them. Processor time, because it is the same on a busy machine."""
+        kernels = 600
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(before)[:2])
+        try:
+            with Server(memory=256 * MIB) as server, tempfile.TemporaryDirectory() as folder:
+                os.symlink(harness.DRIVER, os.path.join(folder, "libcuda.so.1"))
+
+                def native(count):
+                    begun = children_seconds()
+                    subprocess.run(
+                        program("kernel_waits", count),
+                        env=harness.clean_environment(LD_LIBRARY_PATH=folder),
+                        stdout=subprocess.DEVNULL,
+                        check=True,
+                    )
+                    return children_seconds() - begun
+
+                def ours(count, transport):
+                    workers = harness.ended_children_seconds(server.pid)
+                    begun = children_seconds()
+                    status, out, err = tendril(
+                        *("run", "-m", "128M", "--", *program("kernel_waits", count)),
+                        server=server,
+                        TENDRIL_TRANSPORT=transport,
+                    )
+                    self.assertEqual(status, 0, out + err)
+                    eventually(server.idle, 10)
+                    return (
+                        children_seconds()
+                        - begun
+                        + harness.ended_children_seconds(server.pid)
+                        - workers
+                    )
+
+                direct = native(kernels) - native(1)
+                for transport in ("tcp", "shm"):
+                    behind = ours(kernels, transport) - ours(1, transport)
+                    self.assertLess(behind, 1.6 * direct, transport)
+        finally:
+            os.sched_setaffinity(0, before)
 
     def test_every_transport(self):
         for transport in ("tcp", "shm", "auto"):

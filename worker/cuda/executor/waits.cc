@@ -15,7 +15,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 // Of a shared GPU, whose other tenants need processors.
-constexpr uint64_t kPollInTurnsNs = 1'000'000;
+constexpr uint32_t kPollInTurnsUs = 1'000;
 constexpr uint64_t kCloseLookNs = 200'000;
 constexpr size_t kDeliveriesMax = 4096;
 constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery is there
@@ -24,7 +24,7 @@ constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery
 
 Waiters::Waiters(Executor* executor)
     : executor_(executor),
-      poll_ns_(uint64_t{base::wait_spin_us()} * 1000),
+      poll_us_(base::wait_spin_us()),
       staging_(&executor->driver(), &executor->host()) {}
 
 void Waiters::finish() {
@@ -162,6 +162,7 @@ void Waiters::add(const Wait& wait) {
   if (result != CUDA_ERROR_NOT_READY) return end(mine, result);
   mine.owner = owner_of(mine);
   polled_.push_back(mine);
+  poll_spin_.reset();
 }
 
 // The client's stream or event that a thread needs for the wait. Null: an event of ours is enough.
@@ -271,15 +272,16 @@ void Waiters::poll() {
   const uint64_t now = base::now_ns();
   const bool alone = executor_->gate().gate().pace() == Gate::Pace::kNever;
   // Then a thread takes over.
-  const uint64_t most_ns = alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);
+  const uint32_t most_us = waits_.spin_us(alone ? poll_us_ : std::min(poll_us_, kPollInTurnsUs));
+  const bool wanted = !poll_spin_.again();  // others want this processor, perhaps the GPU's work
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined =
         polled_[i].kind == WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->contexts().use(polled_[i].driver_context);
     const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
-    const bool late =
-        joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
+    const bool late = joined || (result == CUDA_ERROR_NOT_READY &&
+                                 (wanted || now - polled_[i].begun_ns > uint64_t{most_us} * 1000));
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
@@ -288,6 +290,7 @@ void Waiters::poll() {
     if (!late) {
       end(wait, result);
       ended_ = true;
+      poll_spin_.reset();
       continue;
     }
     hand_over(wait);
@@ -305,6 +308,7 @@ void Waiters::send_news(bool on_executor) {
 void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   session::Service& service = executor_->service();
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
+  if (!base::has_many_cpus()) waits_.took(base::now_ns() - wait.begun_ns);
   if (wait.kind == WaitKind::kContext) wait.context->waits.fetch_sub(1);
   // Before the reply: the client may end the context then, and what comes back later would outlive
   // it.

@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "worker/cuda/executor/executor.h"
 #include "worker/cuda/memory/staging.h"
 
@@ -189,7 +190,9 @@ class Waiters {
   void give_back_spent();
 
   Executor* executor_;
-  const uint64_t poll_ns_;
+  const uint32_t poll_us_;
+  base::Spin poll_spin_{UINT32_MAX};  // since a wait was last added or over
+  base::LearntSpin waits_;
   bool ended_ = false;
   struct {
     CUcontext context = nullptr;
