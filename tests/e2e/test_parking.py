@@ -289,6 +289,9 @@ class Parking(unittest.TestCase):
                 self.assertTrue(full)
                 for pid in full:
                     os.kill(pid, signal.SIGKILL)  # with what was parked in them
+                # Their programs hear of it at their next call.
+                for one in (book, third):
+                    self.assertEqual(one.ask("touch"), "")
                 eventually(lambda: not server.leases(), 20)
             with Notebook(server, "-m", "900M") as last:  # nothing of them is left
                 last.ask("take", 12, 600)
