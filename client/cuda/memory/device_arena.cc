@@ -3,55 +3,31 @@
 #include "client/cuda/memory/device_arena.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace tendril::client::cuda {
 
 void DeviceArena::open(uint64_t base, uint64_t bytes, uint64_t own) {
   const base::Locked locked(lock_);
   base_ = base;
-  holes_[base] = own;
+  holes_.add(base, own);
   bytes_.store(bytes, std::memory_order_release);
 }
 
 DeviceArena::Taken DeviceArena::take_locked(const Context* context, uint64_t bytes,
                                             uint64_t* address) {
   if (paid_ < bytes) return Taken::kNotPaid;
-  for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
-    if (hole->second < bytes) continue;
-    const auto [start, room] = *hole;
-    hole = holes_.erase(hole);
-    if (room > bytes) holes_.emplace_hint(hole, start + bytes, room - bytes);
-    blocks_[start] = {bytes, context};
-    paid_ -= bytes;
-    wanted_ = 0;
-    *address = start;
-    return Taken::kYes;
-  }
-  return Taken::kNoAddresses;
+  if (!holes_.take(bytes, address)) return Taken::kNoAddresses;
+  blocks_[*address] = {bytes, context};
+  paid_ -= bytes;
+  wanted_ = 0;
+  return Taken::kYes;
 }
 
 void DeviceArena::give_locked(uint64_t address) {
   const auto block = blocks_.find(address);
   if (!block->second.shared) paid_ += block->second.bytes;
-  add_hole(address, block->second.bytes);
+  holes_.add(address, block->second.bytes);
   blocks_.erase(block);
-}
-
-void DeviceArena::add_hole(uint64_t address, uint64_t bytes) {
-  auto next = holes_.lower_bound(address);
-  if (next != holes_.end() && next->first == address + bytes) {
-    bytes += next->second;
-    next = holes_.erase(next);
-  }
-  if (next != holes_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == address) {
-      before->second += bytes;
-      return;
-    }
-  }
-  holes_.emplace_hint(next, address, bytes);
 }
 
 void DeviceArena::share(uint64_t address) {
@@ -86,7 +62,7 @@ void DeviceArena::forget(const Context* context) {
       ++block;
       continue;
     }
-    add_hole(block->first, block->second.bytes);
+    holes_.add(block->first, block->second.bytes);
     block = blocks_.erase(block);
   }
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 
+#include "base/holes.h"
 #include "base/lock.h"
 #include "base/page_blocks.h"
 
@@ -92,14 +93,13 @@ class DeviceArena {
   };
   Taken take_locked(const Context* context, uint64_t bytes, uint64_t* address);
   void give_locked(uint64_t address);
-  void add_hole(uint64_t address, uint64_t bytes);
 
   base::Lock lock_;
   uint64_t base_ = 0;  // constant once bytes_ is set
   std::atomic<uint64_t> bytes_{0};
   uint64_t paid_ = 0, most_ = 0, wanted_ = 0, next_ahead_ = kAheadLeast;
-  std::map<uint64_t, uint64_t> holes_;  // address to bytes
-  std::map<uint64_t, Block> blocks_;    // by address
+  base::Holes<> holes_;
+  std::map<uint64_t, Block> blocks_;  // by address
 };
 
 }  // namespace tendril::client::cuda

@@ -9,9 +9,7 @@
 namespace tendril::client::cuda {
 namespace {
 
-uint32_t part_bytes(uint64_t bytes) {
-  return static_cast<uint32_t>(base::rounded_up(bytes, base::kGpuBlockAlign));
-}
+uint64_t part_bytes(uint64_t bytes) { return base::rounded_up(bytes, base::kGpuBlockAlign); }
 
 }  // namespace
 
@@ -22,31 +20,24 @@ std::map<uint64_t, DeviceHeap::Page>::iterator DeviceHeap::page_of(uint64_t addr
   return address - after->first < kPageBytes ? after : pages_.end();
 }
 
-HeapPlace DeviceHeap::cut(uint64_t base, Page* page, std::map<uint32_t, Hole>::iterator hole,
-                          uint32_t bytes) {
-  const uint32_t offset = hole->first, rest = hole->second.bytes - bytes;
-  const uint64_t freed = hole->second.freed;
+HeapPlace DeviceHeap::took(uint64_t base, Page* page, uint64_t offset, uint64_t bytes) {
   if (page->parts++ == 0) keep_less(kPageBytes);
-  hole = page->holes.erase(hole);
-  if (rest != 0) page->holes.emplace_hint(hole, offset + bytes, Hole{rest, freed});
   if (page->holes.empty()) open_.erase(base);
   return {base + offset, bytes, true};
 }
 
 HeapPlace DeviceHeap::take_part(const Context* context, uint64_t bytes, bool may_order,
                                 bool* used) {
-  const uint32_t needed = part_bytes(bytes);
+  const uint64_t needed = part_bytes(bytes);
+  const auto may = [&](uint64_t freed) { return may_order || freed <= ordered_; };
   for (const auto& [base, page] : open_) {
     if (page->context != context || page->largest < needed) continue;
-    uint32_t largest = 0;
-    for (auto hole = page->holes.begin(); hole != page->holes.end(); ++hole) {
-      largest = std::max(largest, hole->second.bytes);
-      const bool fresh = hole->second.freed <= ordered_;
-      if (hole->second.bytes < needed || (!fresh && !may_order)) continue;
-      *used = !fresh;
-      return cut(base, page, hole, needed);
+    uint64_t offset = 0, freed = 0;
+    if (page->holes.take(needed, &offset, &freed, may)) {
+      *used = freed > ordered_;
+      return took(base, page, offset, needed);
     }
-    page->largest = largest;
+    page->largest = page->holes.largest();
   }
   return {};
 }
@@ -73,11 +64,14 @@ HeapPlace DeviceHeap::add_page(const Context* context, uint64_t base, uint64_t b
   Page& page = pages_[base];
   page = {};
   page.context = context;
-  page.largest = static_cast<uint32_t>(kPageBytes);
-  page.holes[0] = {page.largest, 0};
+  page.largest = kPageBytes;
+  page.holes.add(0, kPageBytes, 0);
   open_[base] = &page;
   keep_more(kPageBytes);
-  return cut(base, &page, page.holes.begin(), part_bytes(bytes));
+  uint64_t offset = 0, freed = 0;
+  const uint64_t needed = part_bytes(bytes);
+  page.holes.take(needed, &offset, &freed, [](uint64_t) { return true; });
+  return took(base, &page, offset, needed);
 }
 
 // False: the page goes back.
@@ -87,24 +81,10 @@ bool DeviceHeap::give_part(const HeapPlace& place) {
   Page& page = found->second;
   --page.parts;
   if (page.pinned) return page.parts != 0;
-  uint32_t offset = static_cast<uint32_t>(place.address - found->first);
-  uint32_t bytes = static_cast<uint32_t>(place.capacity);
-  auto next = page.holes.lower_bound(offset);
-  if (next != page.holes.end() && next->first == offset + bytes) {
-    bytes += next->second.bytes;
-    next = page.holes.erase(next);
-  }
-  if (next != page.holes.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second.bytes == offset) {
-      offset = before->first;
-      bytes += before->second.bytes;
-      page.holes.erase(before);
-    }
-  }
-  page.holes[offset] = {bytes, frees_};
-  page.largest = std::max(page.largest, bytes);
-  open_[found->first] = &page;
+  const bool was_full = page.holes.empty();
+  const uint64_t hole = page.holes.add(place.address - found->first, place.capacity, frees_);
+  page.largest = std::max(page.largest, hole);
+  if (was_full) open_[found->first] = &page;
   if (page.parts == 0) keep_more(kPageBytes);
   return true;
 }

@@ -13,6 +13,7 @@
 #include <map>
 #include <vector>
 
+#include "base/holes.h"
 #include "base/lock.h"
 #include "base/page_blocks.h"
 
@@ -119,16 +120,12 @@ class DeviceHeap {
   }
 
  private:
-  struct Hole {
-    uint32_t bytes;
-    uint64_t freed;  // number of the last free
-  };
   struct Page {
     const Context* context = nullptr;
     uint32_t parts = 0;    // in use
-    uint32_t largest = 0;  // no hole is larger
+    uint64_t largest = 0;  // no hole is larger
     bool pinned = false;
-    std::map<uint32_t, Hole> holes;  // by offset
+    base::Holes<uint64_t> holes;  // by offset, with the number of the last free
   };
   struct Freed {
     const Context* context;
@@ -140,7 +137,7 @@ class DeviceHeap {
   void keep_less(uint64_t bytes) { kept_.store(kept() - bytes, std::memory_order_relaxed); }
   HeapPlace take_part(const Context* context, uint64_t bytes, bool may_order, bool* used);
   HeapPlace take_block(const Context* context, uint64_t bytes, bool may_order, bool* used);
-  HeapPlace cut(uint64_t base, Page* page, std::map<uint32_t, Hole>::iterator hole, uint32_t bytes);
+  HeapPlace took(uint64_t base, Page* page, uint64_t offset, uint64_t bytes);
   bool give_part(const HeapPlace& place);
   bool give_block(const Context* context, const HeapPlace& place);
   uint64_t drop_page(uint64_t address);

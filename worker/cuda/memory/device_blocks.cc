@@ -94,48 +94,18 @@ bool DeviceBlocks::open_window(uint32_t slot, uint64_t bytes) {
 
 // First fit, so that few page tables are needed. 0: there are no addresses.
 uint64_t DeviceBlocks::take_addresses(uint32_t slot, uint64_t bytes) {
-  std::map<uint64_t, uint64_t>& holes = device_of(slot).holes;
-  for (int tries = 0; tries < 2; ++tries) {
-    for (auto hole = holes.begin(); hole != holes.end(); ++hole) {
-      if (hole->second < bytes) continue;
-      const auto [address, room] = *hole;
-      holes.erase(hole);
-      if (room > bytes) holes[address + bytes] = room - bytes;
-      return address;
-    }
-    if (tries == 0 && !open_window(slot, bytes)) break;
-  }
-  return 0;
+  base::Holes<>& holes = device_of(slot).holes;
+  uint64_t address = 0;
+  if (holes.take(bytes, &address)) return address;
+  return open_window(slot, bytes) && holes.take(bytes, &address) ? address : 0;
 }
 
 void DeviceBlocks::give_addresses(uint32_t slot, uint64_t address, uint64_t bytes) {
-  std::map<uint64_t, uint64_t>& holes = devices_[slot].holes;
-  auto next = holes.lower_bound(address);
-  if (next != holes.end() && next->first == address + bytes) {
-    bytes += next->second;
-    next = holes.erase(next);
-  }
-  if (next != holes.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == address) {
-      before->second += bytes;
-      return;
-    }
-  }
-  holes[address] = bytes;
+  devices_[slot].holes.add(address, bytes);
 }
 
 void DeviceBlocks::avoid(uint64_t address, uint64_t bytes) {
-  const uint64_t end = address + bytes;
-  for (auto& [slot, device] : devices_) {
-    std::map<uint64_t, uint64_t> left;
-    for (const auto& [from, room] : device.holes) {
-      const uint64_t to = from + room;
-      if (from < address) left[from] = std::min(to, address) - from;
-      if (to > end) left[std::max(from, end)] = to - std::max(from, end);
-    }
-    device.holes = std::move(left);
-  }
+  for (auto& [slot, device] : devices_) device.holes.cut_out(address, bytes);
 }
 
 // Maps the block's physical memory, for all that reach it. On failure nothing is mapped.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/holes.h"
 #include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
@@ -103,7 +104,7 @@ class DeviceBlocks {
     bool known = false, usable = false;
     CUdevice device = -1;
     CUmemAllocationProp properties = {};
-    std::map<uint64_t, uint64_t> holes;        // of windows: addresses to bytes
+    base::Holes<> holes;                       // of windows
     uint64_t arena_base = 0, arena_bytes = 0;  // of the client
   };
   Device& device_of(uint32_t slot);
