@@ -3,6 +3,7 @@
 byte, others have the GPU meanwhile, and whoever dies in between takes nobody else along.
 TENDRIL_PARK_CYCLES sets how often programs are parked at arbitrary moments."""
 
+import collections
 import os
 import random
 import re
@@ -130,7 +131,10 @@ class Notebook:
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         harness.end(self.process)
         self.process.stderr.close()
 
@@ -138,8 +142,11 @@ class Notebook:
         return self.process.stdout.readline().strip()
 
     def begin(self, *words):
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it has ended
+            pass
 
     def ask(self, *words):
         self.begin(*words)
@@ -159,6 +166,11 @@ def move(server, verb, lease):
 
 def lease_of(server, number):
     return next(lease for lease in server.leases() if lease["lease"] == number)
+
+
+def worker_of(server, lease):
+    """The process that serves a lease's only session."""
+    return int(re.search(rf"on lease {lease}: .*worker (\d+)", server.log()).group(1))
 
 
 def newest(server):
@@ -316,6 +328,71 @@ class Parking(unittest.TestCase):
                     "run", "-m", "200M", "--", "true", TENDRIL_SERVERS=server.endpoint
                 )
                 self.assertEqual(status, 0, err)
+
+    @long
+    def test_who_dies_while_it_is_moved_takes_nobody_along(self):
+        """Clients and workers are killed at random moments of parking and of waking."""
+        dice = random.Random(32)
+        outcomes = collections.Counter()
+        with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "300M") as book:
+            book.ask("take", 15, 40, 30)
+            before, number = book.ask("sum"), newest(server)
+            in_use = harness.listing(server, "smi")["gpus"][0]["memory_used_bytes"]
+            for _ in range(max(CYCLES // 20, 5)):
+                with Notebook(server, "-m", "600M") as victim:
+                    victim.ask("take", 16, 120, 80)
+                    lease, verb = newest(server), dice.choice(("park", "wake"))
+                    if verb == "wake":
+                        self.parked(server, lease)
+                    who = dice.choice(("client", "worker"))
+                    pid = victim.process.pid if who == "client" else worker_of(server, lease)
+                    mover = threading.Thread(target=move, args=(server, verb, lease))
+                    mover.start()
+                    time.sleep(dice.random() * 0.25)
+                    outcomes[f"{verb} {who} {lease_of(server, lease)['standing']}"] += 1
+                    os.kill(pid, signal.SIGKILL)
+                    if who == "worker":
+                        self.assertEqual(victim.ask("touch"), "")
+                    mover.join()
+                    eventually(lambda: len(server.leases()) == 1, 20)
+                eventually(
+                    lambda: harness.listing(server, "smi")["gpus"][0]["memory_used_bytes"]
+                    == in_use,
+                    20,
+                    "all GPU memory is given back",
+                )
+                self.parked(server, number)  # the server's account of host memory is right, too
+                self.assertEqual(book.ask("touch"), "touched")
+            self.assertEqual(book.ask("sum"), before)
+        print(dict(outcomes), flush=True)
+
+    @long
+    def test_a_daemon_that_dies_while_it_parks_leaves_nothing(self):
+        dice = random.Random(33)
+        for cycle in range(max(CYCLES // 100, 2)):
+            server = Server(memory=512 * MIB)
+            try:
+                with Notebook(server, "-m", "400M") as book:
+                    book.ask("take", 17, 200)
+                    lease, workers = newest(server), server.workers()
+                    if cycle % 2:
+                        self.parked(server, lease)
+                    verb = "wake" if cycle % 2 else "park"
+                    mover = threading.Thread(target=move, args=(server, verb, lease))
+                    mover.start()
+                    time.sleep(dice.random() * 0.2)
+                    server.process.kill()
+                    server.process.wait()
+                    mover.join()
+                    self.assertEqual(book.ask("touch"), "")
+                    self.assertNotEqual(book.process.wait(20), 0)
+                    eventually(
+                        lambda workers=workers: not any(map(harness.is_running, workers)),
+                        10,
+                        "the workers' end",
+                    )
+            finally:
+                server.stop()
 
     @long
     def test_programs_are_parked_at_arbitrary_moments(self):
