@@ -155,6 +155,9 @@ int change_lease(const ChangeOptions& options);
 int park_lease(const ParkOptions& options);
 int wake_lease(const ParkOptions& options);
 int hold_lease(const HoldOptions& options);
+// For completion scripts: what there is now, a line for each, in a second at most. No server, no
+// complaint. `what`: "leases" or "servers".
+int print_known(const CommonOptions& options, const std::string& what);
 int print_version(bool json);
 int print_coverage();
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executable `tendril`: reads the command line and calls the subcommand. Called as `tendrild`
 // it is `tendril serve`.
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 
 #include "cli/commands.h"
@@ -13,7 +15,10 @@
 #include "cli/identity.h"
 #include "cli/pool/policy.h"
 #include "cli/words/completion.h"
+#include "cli/words/manual.h"
+#include "cli/words/parser_shape.h"
 #include "cli/words/usage.h"
+#include "cli/words/width.h"
 #include "wire/control.h"
 
 namespace tendril::cli {
@@ -54,7 +59,11 @@ class CommandLine {
     std::reverse(words.begin(), words.end());  // CLI11 wants them in this order
     try {
       app_.parse(words);
-    } catch (const CLI::Success& wanted) {  // help, version
+    } catch (const CLI::CallForHelp&) {
+      return print_help_of(chosen());
+    } catch (const CLI::CallForAllHelp&) {
+      return print_help_of_all(shape_of(app_));
+    } catch (const CLI::Success& wanted) {  // version
       return app_.exit(wanted);
     } catch (const UnknownWord& unknown) {
       return complain(kUsage, unknown.text);
@@ -163,14 +172,16 @@ class CommandLine {
   void add_bench();
   void add_plan();
   void add_rest();
-  static void add_words(const CLI::App* command, std::vector<std::string>* words);
   static KnownCommand known(const CLI::App* command);
   static const CLI::App* below(const CLI::App* app, const std::string& name);
   std::string unknown_command(const std::vector<std::string>& words) const;
   std::string complaint(const CLI::ParseError& error) const;
   const CLI::App* chosen() const;
+  static int print_help_of(const CLI::App* command);
+  static int print_help_of_all(const CommandShape& command);
   int print_help() const;
   int print_completion() const;
+  int write_manual() const;
 
   CLI::App app_{"Tendril attaches programs to slices of GPUs in the network.", "tendril"};
   std::function<int()> action_ = [] { return kUsage; };
@@ -181,7 +192,7 @@ class CommandLine {
   EnvOptions env_options_;
   TopOptions top_options_;
   WatchOptions list_options_, smi_options_;
-  CommonOptions page_options_, release_options_;
+  CommonOptions page_options_, release_options_, known_options_;
   ChangeOptions change_options_;
   ParkOptions park_options_;
   HoldOptions hold_options_;
@@ -190,7 +201,7 @@ class CommandLine {
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
   PlanOptions plan_options_;
-  std::string measure_library_, shell_;
+  std::string measure_library_, shell_, manual_folder_, known_what_;
   std::vector<uint64_t> lease_ids_;
   std::vector<std::string> topic_;  // of help
   bool version_json_ = false;
@@ -837,24 +848,22 @@ void CommandLine::add_rest() {
       ->add_option("shell", shell_, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-}
-
-void CommandLine::add_words(const CLI::App* command, std::vector<std::string>* words) {
-  for (const CLI::Option* option : command->get_options()) {
-    if (option->get_group().empty()) continue;
-    for (const std::string& name : option->get_snames()) words->push_back("-" + name);
-    for (const std::string& name : option->get_lnames()) words->push_back("--" + name);
-  }
+  CLI::App* const manual = command("manual", "Write the pages of the manual into a folder",
+                                   [this] { return write_manual(); });
+  manual->add_option("folder", manual_folder_, "The folder")->required();
+  manual->group("");  // for packages
+  CLI::App* const known = command("known", "Leases or servers, a line for each",
+                                  [this] { return print_known(known_options_, known_what_); });
+  known->add_option("what", known_what_)->required()->check(CLI::IsMember({"leases", "servers"}));
+  known->group("");  // for completion scripts
 }
 
 KnownCommand CommandLine::known(const CLI::App* command) {
-  KnownCommand found;
-  for (const CLI::App* app = command; app != nullptr; app = app->get_parent())
-    found.name = app->get_name() + (found.name.empty() ? "" : " " + found.name);
-  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
-    if (!sub->get_group().empty()) found.commands.push_back(sub->get_name());
-  }
-  add_words(command, &found.options);
+  const CommandShape shape = shape_of(*command);
+  KnownCommand found{shape.name, {}, {}};
+  for (const CommandShape& below : shape.commands) found.commands.push_back(last_word(below));
+  for (const OptionShape& option : shape.options)
+    found.options.insert(found.options.end(), option.names.begin(), option.names.end());
   return found;
 }
 
@@ -898,6 +907,19 @@ std::string CommandLine::complaint(const CLI::ParseError& error) const {
   return text + "; see '" + command.name + " --help'";
 }
 
+int CommandLine::print_help_of(const CLI::App* command) {
+  const size_t width = line_width(false);
+  fputs(help_text(shape_of(*command), width == 0 ? 80 : std::min<size_t>(width, 100)).c_str(),
+        stdout);
+  return 0;
+}
+
+int CommandLine::print_help_of_all(const CommandShape& command) {
+  printf("%s\n", help_text(command, 80).c_str());
+  for (const CommandShape& below : command.commands) print_help_of_all(below);
+  return 0;
+}
+
 int CommandLine::print_help() const {
   const CLI::App* app = &app_;
   for (const std::string& word : topic_) {
@@ -905,23 +927,23 @@ int CommandLine::print_help() const {
     if (sub == nullptr) return complain(kUsage, unknown_word(known(app), word));
     app = sub;
   }
-  const std::string name = known(app).name;
-  fputs(app_.get_formatter()->make_help(app, name, CLI::AppFormatMode::Normal).c_str(), stdout);
-  return 0;
+  return print_help_of(app);
 }
 
 int CommandLine::print_completion() const {
-  std::vector<CommandShape> commands;
-  for (const CLI::App* sub : app_.get_subcommands([](const CLI::App*) { return true; })) {
-    CommandShape shape{sub->get_name(), sub->get_description(), {}};
-    add_words(sub, &shape.options);
-    for (const CLI::App* part : sub->get_subcommands([](const CLI::App*) { return true; })) {
-      shape.options.push_back(part->get_name());
-      add_words(part, &shape.options);
-    }
-    commands.push_back(std::move(shape));
+  fputs(completion_script(shell_, shape_of(app_)).c_str(), stdout);
+  return 0;
+}
+
+int CommandLine::write_manual() const {
+  for (const ManualPage& page : manual_pages(shape_of(app_), version_text())) {
+    const std::string path = manual_folder_ + "/" + page.file;
+    FILE* const file = fopen(path.c_str(), "we");
+    const bool written = file != nullptr && fputs(page.text.c_str(), file) >= 0;
+    if ((file == nullptr || fclose(file) != 0) || !written)
+      return complain(kFailed, base::errno_status(base::Code::kUnavailable,
+                                                  ("cannot write '" + path + "'").c_str(), errno));
   }
-  fputs(completion_script(shell_, commands).c_str(), stdout);
   return 0;
 }
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shell completion scripts. They are made from the parser's own data, so that the two cannot
-// differ. Pure functions.
+// Shell completion scripts, made from the shape of the command line. For what only servers know
+// (leases, names of servers) they call `tendril known leases|servers` at that moment. Pure.
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "cli/words/shape.h"
 
 namespace tendril::cli {
 
-struct CommandShape {
-  std::string name, description;
-  std::vector<std::string> options;  // "--json", "-n"
-};
-
-// Empty for an unknown shell; known: bash, zsh, fish.
-std::string completion_script(const std::string& shell, const std::vector<CommandShape>& commands);
+// Empty for an unknown shell; known: bash, zsh, fish. `all`: the command `tendril`.
+std::string completion_script(const std::string& shell, const CommandShape& all);
 
 }  // namespace tendril::cli

@@ -8,7 +8,7 @@ namespace tendril::cli {
 namespace {
 
 // Text of roff: nothing in it is a request or an escape.
-std::string plain(const std::string& text) {
+std::string roff(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -25,23 +25,23 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-std::string bold(const std::string& text) { return "\\fB" + plain(text) + "\\fR"; }
-std::string italic(const std::string& text) { return "\\fI" + plain(text) + "\\fR"; }
+std::string bold(const std::string& text) { return "\\fB" + roff(text) + "\\fR"; }
+std::string italic(const std::string& text) { return "\\fI" + roff(text) + "\\fR"; }
 
-std::string item(const std::string& head, const std::string& text) {
-  return ".TP\n" + head + "\n" + plain(text) + "\n";
+std::string tagged(const std::string& head, const std::string& text) {
+  return ".TP\n" + head + "\n" + roff(text) + "\n";
 }
 
 std::string options_text(const CommandShape& command) {
   std::string text;
   for (const OptionShape& argument : command.arguments)
-    text += item(italic(argument.value.empty() ? argument.names[0] : argument.value),
-                 argument.description);
+    text += tagged(italic(argument.value.empty() ? argument.names[0] : argument.value),
+                   argument.description);
   for (const OptionShape& option : command.options) {
     std::string head;
     for (const std::string& name : option.names) head += (head.empty() ? "" : ", ") + bold(name);
     if (!option.value.empty()) head += " " + italic(option.value);
-    text += item(head, option_text(option));
+    text += tagged(head, option_text(option));
   }
   return text;
 }
@@ -52,9 +52,9 @@ std::string page_name(const CommandShape& command) {
   return name;
 }
 
-std::string usage(const CommandShape& command) {
+std::string synopsis(const CommandShape& command) {
   const std::string whole = usage_text(command);
-  return bold(command.name) + plain(whole.substr(command.name.size()));
+  return bold(command.name) + roff(whole.substr(command.name.size()));
 }
 
 std::string page_head(const CommandShape& command, const std::string& version,
@@ -63,13 +63,14 @@ std::string page_head(const CommandShape& command, const std::string& version,
   for (char& c : title) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   return ".\\\" Written by `tendril manual` from the command line's own description.\n.TH " +
          title + " 1 \"\" \"tendril " + version + "\" \"Tendril\"\n.SH NAME\n" +
-         plain(page_name(command)) + " \\- " + plain(what) + "\n.SH SYNOPSIS\n" + usage(command) +
+         roff(page_name(command)) + " \\- " + roff(what) + "\n.SH SYNOPSIS\n" + synopsis(command) +
          "\n";
 }
 
 std::string exit_section(const CommandShape& command) {
   std::string text = ".SH EXIT STATUS\n";
-  for (const auto& [status, meaning] : exit_statuses(command)) text += item(bold(status), meaning);
+  for (const auto& [status, meaning] : exit_statuses(command))
+    text += tagged(bold(status), meaning);
   return text;
 }
 
@@ -97,14 +98,14 @@ The servers to ask, one a line, where neither an option nor a variable names one
 std::string overview(const CommandShape& all, const std::string& version) {
   std::string text =
       page_head(all, version, "attach CUDA programs to slices of GPUs in the network");
-  text += ".SH DESCRIPTION\n" + plain(all.description) +
+  text += ".SH DESCRIPTION\n" + roff(all.description) +
           "\n.SH EXAMPLES\n.nf\ntendril serve\ntendril run \\-n 2 \\-p 0.5 \\-\\- python train.py\n"
           "tendril ls\n.fi\n.SH OPTIONS\n" +
           options_text(all) + ".SH COMMANDS\n";
   std::string others;
   for (const CommandShape& command : all.commands) {
-    text += item(bold(last_word(command)), command.description);
-    others += ".BR " + plain(page_name(command)) + " (1)\n";
+    text += tagged(bold(last_word(command)), command.description);
+    others += ".BR " + roff(page_name(command)) + " (1)\n";
   }
   text += exit_section(all) + kEnvironment + ".SH SEE ALSO\n";
   return text + others;
@@ -114,13 +115,13 @@ std::string page_of(const CommandShape& command, const std::string& version) {
   std::string what = command.description;
   if (!what.empty() && what[0] >= 'A' && what[0] <= 'Z') what[0] = static_cast<char>(what[0] + 32);
   std::string text = page_head(command, version, what);
-  text += ".SH DESCRIPTION\n" + plain(command.description) + ".\n";
+  text += ".SH DESCRIPTION\n" + roff(command.description) + ".\n";
   if (!command.options.empty() || !command.arguments.empty())
     text += ".SH OPTIONS\n" + options_text(command);
   if (!command.commands.empty()) text += ".SH COMMANDS\n";
   for (const CommandShape& each : command.commands) {
-    text += ".SS " + plain(last_word(each)) + "\n" + usage(each) + "\n.PP\n" +
-            plain(each.description) + ".\n" + options_text(each);
+    text += ".SS " + roff(last_word(each)) + "\n" + synopsis(each) + "\n.PP\n" +
+            roff(each.description) + ".\n" + options_text(each);
   }
   return text + exit_section(command) + ".SH SEE ALSO\n.BR tendril (1)\n";
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kIndent = 2, kColumn = 28;
 
 // Two columns. A long head has a line of its own.
-std::string item(const std::string& head, const std::string& text, size_t width) {
+std::string two_columns(const std::string& head, const std::string& text, size_t width) {
   std::string line = std::string(kIndent, ' ') + head;
   if (text.empty()) return line + "\n";
   if (line.size() + 2 > kColumn) line += "\n" + std::string(kColumn, ' ');
@@ -59,18 +59,18 @@ std::string help_text(const CommandShape& command, size_t width) {
   if (!command.arguments.empty()) {
     text += "\nArguments:\n";
     for (const OptionShape& argument : command.arguments)
-      text += item(argument.value.empty() ? argument.names[0] : argument.value,
-                   argument.description, width);
+      text += two_columns(argument.value.empty() ? argument.names[0] : argument.value,
+                          argument.description, width);
   }
   if (!command.options.empty()) {
     text += "\nOptions:\n";
     for (const OptionShape& option : command.options)
-      text += item(option_head(option), option_text(option), width);
+      text += two_columns(option_head(option), option_text(option), width);
   }
   if (!command.commands.empty()) {
     text += "\nCommands:\n";
     for (const CommandShape& each : command.commands)
-      text += item(last_word(each), each.description, width);
+      text += two_columns(last_word(each), each.description, width);
     text += "\n" +
             view::wrapped("'" + command.name + " COMMAND --help' says more of each.", width, 0) +
             "\n";

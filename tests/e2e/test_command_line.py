@@ -3,6 +3,8 @@
 line that names the cause and the way on, and the documented exit status."""
 
 import os
+import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -50,6 +52,78 @@ class Words(unittest.TestCase):
             self.assertEqual((status, err), (0, ""))
             self.assertEqual(out, tendril(*words, "--help")[1])
         self.assertIn("did you mean 'apply'?", self.said("help", "pool", "aply"))
+
+
+class Manual(unittest.TestCase):
+    """Help, pages and completion come from one description."""
+
+    def test_help_fits_eighty_columns(self):
+        status, out, _ = tendril("--help-all")
+        self.assertEqual(status, 0)
+        self.assertEqual([line for line in out.splitlines() if len(line) > 80], [])
+        self.assertIn("tendril pool apply", out)
+
+    def test_pages_have_what_help_has_and_read_without_warnings(self):
+        with tempfile.TemporaryDirectory(prefix="tendril-e2e-") as folder:
+            self.assertEqual(tendril("manual", folder), (0, "", ""))
+            pages = sorted(os.listdir(folder))
+            self.assertIn("tendril.1", pages)
+            run = pathlib.Path(folder, "tendril-run.1").read_text(encoding="utf-8")
+            for option in re.findall(r"--[a-z-]+", tendril("run", "--help")[1]):
+                self.assertIn(option.replace("-", "\\-"), run)
+            if shutil.which("man") is None:
+                self.skipTest("NO man HERE: whether the pages read well was not checked")
+            for page in pages:
+                read = subprocess.run(
+                    ["man", "--warnings", "-l", os.path.join(folder, page)],
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "MANPAGER": "cat", "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+                    check=False,
+                )
+                self.assertEqual((read.returncode, read.stderr), (0, ""), page)
+
+    def test_shells_read_their_scripts(self):
+        for shell in ("bash", "zsh", "fish"):
+            script = tendril("completion", shell)[1]
+            self.assertIn("apply", script)
+            with self.subTest(shell):
+                if shutil.which(shell) is None:
+                    self.skipTest(f"NO {shell} HERE: its completion script was not read")
+                read = subprocess.run(
+                    [shell, "-n"], input=script, capture_output=True, text=True, check=False
+                )
+                self.assertEqual((read.returncode, read.stderr), (0, ""))
+
+    def complete(self, folder, *words, server):
+        """What bash offers for the last of these words."""
+        script = pathlib.Path(folder, "script")
+        script.write_text(
+            tendril("completion", "bash")[1]
+            + f"COMP_WORDS=(tendril {' '.join(words)} ''); COMP_CWORD={len(words) + 1}\n"
+            + '_tendril; printf "%s\\n" "${COMPREPLY[@]}"\n',
+            encoding="utf-8",
+        )
+        path = f"{harness.TENDRIL.parent}:{os.environ['PATH']}"
+        environment = harness.clean_environment(TENDRIL_SERVERS=server.endpoint, PATH=path)
+        done = subprocess.run(
+            ["bash", script], capture_output=True, text=True, env=environment, check=True
+        )
+        return done.stdout.split()
+
+    def test_bash_offers_leases_servers_and_choices(self):
+        with Server() as server, tempfile.TemporaryDirectory(prefix="tendril-e2e-") as folder:
+            hold = harness.PROGRAMS / "hold"
+            program = harness.start("run", "--", hold, "1", "60", server=server)
+            self.addCleanup(harness.end, program)
+            self.assertIn("holding", program.stdout.readline())
+            lease = str(harness.listing(server)["leases"][0]["lease"])
+            complete = lambda *words: self.complete(folder, *words, server=server)
+            self.assertEqual(complete("release"), [lease])
+            self.assertEqual(complete("lease", "park"), [lease])
+            self.assertEqual(complete("ls", "--server"), [server.endpoint])
+            self.assertEqual(complete("completion"), ["bash", "zsh", "fish"])
+            self.assertIn("apply", complete("pool"))
 
 
 class Servers(unittest.TestCase):
