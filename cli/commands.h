@@ -132,7 +132,9 @@ struct PlanOptions {
   std::vector<std::string> files;
   std::string format = "text", wait = "10m", idle = "5m", assume_active;
   std::vector<double> cards_gb = {48, 80, 141};
-  bool parked = false;  // the waits of parked leases instead of the ladder
+  bool parked = false;   // the waits of parked leases instead of the ladder
+  bool network = false;  // bounds of one program's run on other networks instead
+  std::vector<double> gigabits = {1, 10, 25, 100}, delays_us = {20, 100, 1000};
 };
 
 int serve(const ServeOptions& options);

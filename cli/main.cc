@@ -830,6 +830,21 @@ void CommandLine::add_plan() {
   sub->add_flag(
       "--parked", o.parked,
       "Instead: how long parked leases wait for their memory, and how many cards they need");
+  CLI::Option* const network = sub->add_flag(
+      "--network", o.network,
+      "Instead: FILE is what TENDRIL_STATS wrote; how long would that program take on such lines?");
+  sub->add_option("--line", o.gigabits, "Gb/s of a line; repeatable")
+      ->type_name("GBITS")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(0.001, 10000.0))
+      ->default_str("1 10 25 100")
+      ->needs(network);
+  sub->add_option("--delay", o.delays_us, "Microseconds of a round trip on it; repeatable")
+      ->type_name("US")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(0.0, 1e7))
+      ->default_str("20 100 1000")
+      ->needs(network);
   sub->add_option("--assume-active", o.assume_active,
                   "For records without measurements: the part of its time in which a holder works")
       ->type_name("FRACTION");

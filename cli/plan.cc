@@ -6,6 +6,7 @@
 #include "cli/complain.h"
 #include "config/quantity.h"
 #include "config/text.h"
+#include "plan/network.h"
 #include "plan/page.h"
 #include "plan/parked_replay.h"
 
@@ -49,9 +50,32 @@ std::string parked_text(const plan::Records& records, const plan::LadderOptions&
   return text;
 }
 
+int print(const std::string& output) {
+  fwrite(output.data(), 1, output.size(), stdout);
+  return ferror(stdout) == 0 ? 0 : kFailed;
+}
+
+int plan_network(const PlanOptions& options) {
+  if (options.files.size() != 1 || (options.format != "text" && options.format != "json")) {
+    return complain(kUsage, base::Status(base::Code::kInvalid,
+                                         "--network reads one file, and prints text or json"));
+  }
+  const auto text = config::read_file(options.files[0], kRecordBytesMax);
+  if (!text.ok()) return complain(kFailed, text.status());
+  const auto costs = plan::read_program_costs(text.value());
+  if (!costs.ok()) return complain(kFailed, options.files[0] + ": " + costs.status().message());
+  std::vector<plan::NetworkLine> lines;
+  for (const double gigabits : options.gigabits) {
+    for (const double delay_us : options.delays_us) lines.push_back({gigabits, delay_us});
+  }
+  return print(options.format == "json" ? plan::network_json(costs.value(), lines)
+                                        : plan::network_text(costs.value(), lines));
+}
+
 }  // namespace
 
 int plan_gpus(const PlanOptions& options) {
+  if (options.network) return plan_network(options);
   plan::LadderOptions ladder;
   if (const base::Status status = read_plan_options(options, &ladder); !status.ok())
     return complain(kUsage, status);
@@ -71,8 +95,7 @@ int plan_gpus(const PlanOptions& options) {
                                            "--parked needs records of memory and work; these say "
                                            "only what was asked for"));
     }
-    fputs(text.c_str(), stdout);
-    return ferror(stdout) == 0 ? 0 : kFailed;
+    return print(text);
   }
   const plan::Report report = plan::report_on(records.value(), ladder, options.files);
   std::string output;
@@ -84,8 +107,7 @@ int plan_gpus(const PlanOptions& options) {
     output = plan::report_svg(report);
   else
     output = plan::report_text(report);
-  fwrite(output.data(), 1, output.size(), stdout);
-  return ferror(stdout) == 0 ? 0 : kFailed;
+  return print(output);
 }
 
 }  // namespace tendril::cli

@@ -4,6 +4,7 @@ slices, several servers, transports."""
 
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -521,6 +522,24 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertGreaterEqual(rows["cuMemcpyHtoDAsync_v2"][5], 20 * (256 << 10))
         in_all = next(line for line in err.splitlines() if "calls in all" in line).split()
         self.assertEqual(int(in_all[0]), sum(int(in_all[i]) for i in (4, 7, 11)), in_all)
+        self.other_networks(err)
+
+    def other_networks(self, statistics):
+        """`tendril plan --network` reads what was printed."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "run.txt").write_text(statistics, encoding="utf-8")
+        words = ("plan", "--network", folder / "run.txt", "--line", "1", "--delay", "1000")
+        status, out, err = tendril(*words, "--format", "json")
+        self.assertEqual(status, 0, err)
+        found = json.loads(out)
+        self.assertEqual(found["transports"], "tcp")
+        self.assertGreaterEqual(found["round_trips"], 20)
+        self.assertGreaterEqual(found["bytes_out"], 20 * (256 << 10))
+        (line,) = found["lines"]
+        self.assertGreater(line["at_least_s"], 0)
+        self.assertGreater(line["at_most_s"], line["at_least_s"] + found["round_trips"] * 0.0009)
+        status, out, err = tendril(*words)
+        self.assertRegex(out, r"1 Gb/s +1000 us")
 
     @harness.needs_plain_client
     def test_statistics_tell_the_errors(self):

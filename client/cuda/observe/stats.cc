@@ -43,13 +43,14 @@ int by_time(const void* a, const void* b) {
 void print_lines(FILE* to) {
   static uint16_t order[kEntryCount];
   unsigned used = 0;
-  uint64_t total = 0, sent = 0, waited = 0;
+  uint64_t total = 0, sent = 0, waited = 0, blocked_ns = 0;
   for (uint16_t i = 0; i < kEntryCount; ++i) {
     if (g_statistics.lines[i].calls.load() == 0) continue;
     order[used++] = i;
     total += g_statistics.lines[i].calls.load();
     sent += g_statistics.lines[i].sent.load();
     waited += g_statistics.lines[i].waited.load();
+    blocked_ns += g_statistics.lines[i].blocked_ns.load();
   }
   qsort(order, used, sizeof *order, by_time);
   fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls",
@@ -66,6 +67,9 @@ void print_lines(FILE* to) {
           static_cast<unsigned long long>(total),
           static_cast<unsigned long long>(total - sent - waited),
           static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
+  fprintf(to, "tendril: ran for %.3f s, %.3f s of waiting\n",  // plan/network.h reads it
+          static_cast<double>(base::now_ns() - g_statistics.begun_ns) / 1e9,
+          static_cast<double>(blocked_ns) / 1e9);
 }
 
 // The errors that the program was answered, by function. The reason why it ended may be among them.
