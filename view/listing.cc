@@ -79,20 +79,12 @@ std::vector<Row> tenant_rows(const wire::ListReply& list) {
   return rows;
 }
 
-// ", parked 14G for 8 h"; empty: it is on its GPUs.
-std::string standing_text(const wire::LeaseRecord& lease) {
-  if (lease.standing == wire::Standing::kGranted) return "";
-  uint64_t parked = 0;
-  for (const uint64_t bytes : lease.memory_parked_bytes) parked += bytes;
-  return std::string(", ") + wire::standing_name(lease.standing) + " " +
-         config::format_size(parked) + " for " + age_text(lease.standing_s);
-}
-
 std::string memory_of(const wire::LeaseRecord& lease) {
   uint64_t used = 0, quota = 0;
   for (const uint64_t bytes : lease.memory_used_bytes) used += bytes;
   for (const wire::SliceGrant& slice : lease.slices) quota += slice.memory_bytes;
-  return memory_text(used, quota) + standing_text(lease);
+  return memory_text(used, quota) +
+         (lease.standing == wire::Standing::kGranted ? "" : ", " + standing_text(lease));
 }
 
 // How data travels: to the client, and to other servers.
@@ -104,6 +96,13 @@ std::string data_text(const wire::LeaseRecord& lease) {
 }
 
 }  // namespace
+
+std::string standing_text(const wire::LeaseRecord& lease) {
+  uint64_t parked = 0;
+  for (const uint64_t bytes : lease.memory_parked_bytes) parked += bytes;
+  return std::string(wire::standing_name(lease.standing)) + " " + config::format_size(parked) +
+         " for " + age_text(lease.standing_s);
+}
 
 std::string leases_text(const std::vector<ServerView>& views, size_t width) {
   std::vector<Row> rows = {{"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL",

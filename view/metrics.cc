@@ -129,6 +129,13 @@ void add_leases(const wire::ListReply& list, std::string* out) {
        [](Lease lease, size_t slice) {
          return static_cast<double>(memory_parked_of(lease, slice));
        });
+  each("tendril_lease_parked_seconds", "gauge", "How long the lease has been parked; 0: it is not.",
+       false, [](Lease lease, size_t) {
+         return lease.standing == wire::Standing::kParked ? static_cast<double>(lease.standing_s)
+                                                          : 0.0;
+       });
+  each("tendril_lease_parks_total", "counter", "How often the lease was parked.", false,
+       [](Lease lease, size_t) { return static_cast<double>(lease.parks); });
   each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
 }

@@ -30,6 +30,9 @@ wire::ListReply sample() {
   lease.memory_used_bytes = {5, 6};
   lease.uses = {{true, 240'000, 1'500'000'000, 250'000'000, 6'000'000'000}, {}};
   lease.processes = 2;
+  lease.standing = wire::Standing::kParked;
+  lease.standing_s = 90;
+  lease.parks = 2;
   list.leases = {lease};
   wire::SessionRecord session;
   session.session_id = 12;
@@ -72,6 +75,8 @@ TEST(Metrics, WhatIsKnownIsThere) {
   const std::string lease =
       R"({lease="9",gpu="0",user="ada",client="box",program="a \"quoted\\?? program"} )";
   EXPECT_TRUE(has_line(text, "tendril_lease_gpu_seconds_total" + lease + "1.5")) << text;
+  EXPECT_TRUE(has_line(text, "tendril_lease_parked_seconds" + lease + "90"));
+  EXPECT_TRUE(has_line(text, "tendril_lease_parks_total" + lease + "2"));
   EXPECT_TRUE(has_line(text, "tendril_lease_queued_seconds_total" + lease + "0.25"));
   EXPECT_TRUE(has_line(text, "tendril_lease_share_delivered_ratio" + lease + "0.24"));
   EXPECT_TRUE(has_line(text, "tendril_lease_memory_used_bytes" + lease + "6"));

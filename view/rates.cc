@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/quantity.h"
+#include "view/listing.h"
 #include "view/table.h"
 #include "view/text.h"
 
@@ -134,6 +135,11 @@ std::string top_text(const ServerRates& rates, size_t width) {
     if (gpu.utilization_percent >= 0) text += base::format(", %d%% busy", gpu.utilization_percent);
     if (gpu.power_mw >= 0) text += base::format(", %d W", gpu.power_mw / 1000);
     text += "\n";
+  }
+  for (const wire::LeaseRecord& lease : list.leases) {
+    if (lease.standing == wire::Standing::kGranted) continue;
+    text += base::format("lease %llu: %s, %s\n", static_cast<unsigned long long>(lease.lease_id),
+                         standing_text(lease).c_str(), safe(lease.client.program).c_str());
   }
   if (rates.sessions.empty()) return text;
   std::vector<Row> rows = {{"SESSION", "LEASE", "WHO", "PROGRAM", "PID", "GPU: SHARE", "HAD",

@@ -111,6 +111,17 @@ TEST(Top, SortsByAColumn) {
   EXPECT_NE(none.message().find("round-trips"), std::string::npos);
 }
 
+TEST(Top, ParkedLeasesHaveALine) {
+  ServerView after = at(2'000'000'000);
+  EXPECT_EQ(top_text(rates_between(at(1), after)).find("parked"), std::string::npos);
+  after.list.leases[0].standing = wire::Standing::kParked;
+  after.list.leases[0].standing_s = 8 * 3600;
+  after.list.leases[0].memory_parked_bytes = {14ull << 30};
+  const std::string text = top_text(rates_between(at(1), after));
+  EXPECT_NE(text.find("\nlease 3: parked 14.0 GiB for 8h00m, tendril run\n"), std::string::npos)
+      << text;
+}
+
 TEST(Top, AServerThatIsGoneIsOneLine) {
   ServerView after = at(0);
   after.status = base::Status(base::Code::kUnavailable, "nobody there");

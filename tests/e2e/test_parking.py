@@ -21,8 +21,8 @@ CYCLES = int(os.environ.get("TENDRIL_PARK_CYCLES", "0"))
 long = unittest.skipUnless(CYCLES, "long: TENDRIL_PARK_CYCLES says how often to park")
 
 # Answers lines. "take SEED MIB..." allocates blocks and fills them by copies and by the GPU. "sum"
-# reads all of them and prints a hash. "touch" has the GPU write what is there already. "free N"
-# gives one back. "info" says free and total memory.
+# reads all of them and prints a hash. "hold MIB" allocates a block and leaves it alone. "touch" has
+# the GPU write what is there already. "free N" gives one back. "info" says free and total memory.
 NOTEBOOK = """
 import ctypes, hashlib, random, sys
 from ctypes import byref, c_size_t, c_uint64, c_void_p
@@ -58,6 +58,9 @@ for line in sys.stdin:
     if word == "take":
         take(int(rest[0]), [int(mib) for mib in rest[1:]])
         print("taken", flush=True)
+    elif word == "hold":
+        must(cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(int(rest[0]) << 20)))
+        print("held", flush=True)
     elif word == "sum":
         print(digest(), flush=True)
     elif word == "free":
@@ -200,9 +203,9 @@ class Parking(unittest.TestCase):
                 used - harness.listing(server, "smi")["gpus"][0]["memory_used_bytes"],
                 slice_["memory_parked_bytes"],
             )
-            self.assertIn(
-                "parked",
-                tendril("ls", server=server)[1],
+            self.assertIn("parked", tendril("ls", server=server)[1])
+            self.assertRegex(
+                tendril("top", "--once", server=server)[1], rf"lease {number}: parked .* for "
             )
             self.assertEqual(book.ask("info"), info, "a question about memory wakes nobody")
             self.assertEqual(lease_of(server, number)["standing"], "parked")
@@ -280,6 +283,21 @@ class Parking(unittest.TestCase):
                 self.assertIn("--park-memory", err)
                 self.assertEqual(book.ask("sum"), before)
                 self.assertEqual(lease_of(server, number)["standing"], "granted")
+
+    def test_more_than_the_free_host_memory_is_refused(self):
+        """Blocks that nothing has written take no memory of the software GPU's host."""
+        with open("/proc/meminfo", encoding="utf-8") as lines:
+            known = dict(line.split(":") for line in lines)
+        gib = int(known["MemTotal"].split()[0]) // (1 << 20) + 2
+        with Server("--park-memory", f"{2 * gib}G", memory=2 * gib * 1024 * MIB) as server:
+            with Notebook(server, "-m", f"{gib + 1}G") as book:
+                self.assertEqual(book.ask("hold", gib * 1024), "held")
+                number = newest(server)
+                status, _, err = move(server, "park", number)
+                self.assertEqual(status, 1)
+                self.assertIn("of host memory left", err)
+                self.assertEqual(lease_of(server, number)["standing"], "granted")
+                self.assertEqual(book.ask("touch"), "touched")
 
     @long
     def test_only_who_dies_is_lost(self):
