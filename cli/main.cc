@@ -6,319 +6,128 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <functional>
 
-#include "cli/commands.h"
-#include "cli/complain.h"
-#include "cli/identity.h"
-#include "cli/pool/policy.h"
+#include "base/text.h"
+#include "cli/command_line.h"
 #include "cli/words/completion.h"
 #include "cli/words/manual.h"
-#include "cli/words/parser_shape.h"
-#include "cli/words/usage.h"
+#include "cli/words/settings_file.h"
 #include "cli/words/width.h"
-#include "wire/control.h"
+#include "config/text.h"
 
 namespace tendril::cli {
-namespace {
 
-// Thrown while the words are parsed.
-struct UnknownWord {
-  std::string text;
-};
-
-class CommandLine {
- public:
-  CommandLine() {
-    app_.require_subcommand(1);
-    app_.set_help_all_flag("--help-all", "Help of every command");
-    app_.set_version_flag("--version", std::string("tendril ") + version_text());
-    add_serve();
-    add_pool_commands();
-    add_run();
-    add_env();
-    add_views();
-    add_lease();
-    add_identity();
-    add_doctor();
-    add_bench();
-    add_plan();
-    add_rest();
+int CommandLine::main(std::vector<std::string> words) {
+  // The words after a bare "--" belong to the program, not to the parser.
+  const auto end = std::find(words.begin(), words.end(), "--");
+  if (end != words.end()) run_options_.program.assign(end + 1, words.end());
+  words.erase(end, words.end());
+  const base::Status settings = take_settings(&words);
+  if (!settings.ok()) return complain(kUsage, settings);
+  try {
+    const std::string wrong = parse(words);
+    if (!wrong.empty()) return complain(kUsage, wrong);
+  } catch (const CLI::CallForHelp&) {
+    return print_help_of(chosen());
+  } catch (const CLI::CallForAllHelp&) {
+    return print_help_of_all(shape_of(app_));
+  } catch (const CLI::Success& wanted) {  // version
+    return app_.exit(wanted);
   }
-
-  int main(int argc, char** argv) {
-    // The words after a bare "--" belong to the program, not to the parser.
-    std::vector<std::string> words(argv + 1, argv + argc);
-    const auto end = std::find(words.begin(), words.end(), "--");
-    if (end != words.end()) run_options_.program.assign(end + 1, words.end());
-    words.erase(end, words.end());
-    const std::string misnamed = unknown_command(words);
-    if (!misnamed.empty()) return complain(kUsage, misnamed);
-    std::reverse(words.begin(), words.end());  // CLI11 wants them in this order
-    try {
-      app_.parse(words);
-    } catch (const CLI::CallForHelp&) {
-      return print_help_of(chosen());
-    } catch (const CLI::CallForAllHelp&) {
-      return print_help_of_all(shape_of(app_));
-    } catch (const CLI::Success& wanted) {  // version
-      return app_.exit(wanted);
-    } catch (const UnknownWord& unknown) {
-      return complain(kUsage, unknown.text);
-    } catch (const CLI::ParseError& error) {
-      return complain(kUsage, complaint(error));
-    }
-    return action_();
-  }
-
- private:
-  template <typename Run>
-  CLI::App* command(const char* name, const char* description, Run run) {
-    CLI::App* const sub = app_.add_subcommand(name, description);
-    sub->final_callback([this, run] { action_ = run; });
-    return sub;
-  }
-
-  static void add_common(CLI::App* sub, CommonOptions* options, bool json) {
-    sub->add_option("-s,--server", options->servers,
-                    "A server: HOST, HOST:PORT, [V6]:PORT or unix:PATH; repeatable. Otherwise "
-                    "TENDRIL_SERVERS, "
-                    "servers.conf or this machine")
-        ->type_name("HOST[:PORT]")
-        ->allow_extra_args(false);
-    sub->add_option("--token-file", options->token_file,
-                    "File with the servers' token (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
-        ->type_name("FILE");
-    sub->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for a server")
-        ->check(CLI::Range(1, 3600000))
-        ->capture_default_str();
-    if (json) sub->add_flag("--json", options->json, "Machine-readable output");
-  }
-
-  static void add_wide(CLI::App* sub, bool* wide) {
-    sub->add_flag("--wide", *wide, "All columns, also those that the terminal has no room for");
-  }
-  static void add_filters(CLI::App* sub, std::vector<std::string>* filters) {
-    sub->add_option("--filter", *filters,
-                    "Only leases whose user, host, program or server has this text, or with this "
-                    "number (lease); repeatable")
-        ->type_name("KEY=TEXT")
-        ->allow_extra_args(false);
-  }
-  static void add_watch(CLI::App* sub, WatchOptions* options) {
-    add_wide(sub, &options->wide);
-    CLI::Option* const watch =
-        sub->add_flag("-w,--watch", options->watch, "Again and again; q ends it");
-    add_interval(sub, &options->interval_s)->needs(watch);
-  }
-  static CLI::Option* add_interval(CLI::App* sub, double* interval_s) {
-    return sub->add_option("--interval", *interval_s, "Seconds between two pictures")
-        ->check(CLI::Range(0.1, 3600.0))
-        ->capture_default_str();
-  }
-
-  static void add_slice(CLI::App* sub, SliceOptions* slice) {
-    sub->add_option("-n,--gpus", slice->count,
-                    "Slices in all, filled from the first server on (default: 1, or 1 from each "
-                    "--server)")
-        ->check(CLI::Range(1, 64));
-    sub->add_option("-p,--part", slice->share,
-                    "Part of a GPU for each slice: 0.5, 1/3 or 35% (default: a whole GPU)")
-        ->type_name("FRACTION");
-    sub->add_option("-m,--memory", slice->memory,
-                    "Memory of each slice: 10G, 512M; a bare number counts in MiB")
-        ->type_name("SIZE");
-    sub->add_flag("--cap", slice->capped,
-                  "Never more of the GPU's time than this, also when it is idle");
-    add_priority(sub, &slice->priority);
-  }
-
-  static void add_pool(CLI::App* sub, PoolOptions* pool);
-  template <typename Number>
-  static void add_priority(CLI::App* sub, Number* priority) {
-    sub->add_option("--priority", *priority,
-                    "Higher is served first, but gets no more: -100 to 100 (default: 0)")
-        ->check(CLI::Range(-wire::kPriorityMax, wire::kPriorityMax));
-  }
-
-  void add_serve();
-  void add_serve_parking(CLI::App* sub);
-  void add_serve_isolation(CLI::App* sub);
-  void add_serve_access(CLI::App* sub);
-  void add_serve_identity(CLI::App* sub);
-  void add_serve_switches(CLI::App* sub);
-  static void add_metrics(CLI::App* sub, std::string* address, std::string* token_file);
-  static void add_page(CLI::App* sub, std::string* address);
-  void add_serve_pool(CLI::App* sub);
-  void add_pool_commands();
-  // `words`: what its arguments are; null: it has none.
-  CLI::App* pool_verb(CLI::App* group, const char* name, const char* description,
-                      const char* words = nullptr);
-  void add_pool_serve(CLI::App* group);
-  void add_run();
-  void add_env();
-  void add_views();
-  void add_lease();
-  void add_identity();
-  void add_pool_check(CLI::App* group);
-  void park_command(CLI::App* group, const char* name, const char* description,
-                    int (*run)(const ParkOptions&));
-  CLI::App* identity_command(CLI::App* group, const char* name, const char* description,
-                             int (*run)(const IdentityOptions&));
-  void add_join(CLI::App* group);
-  void add_doctor();
-  void add_bench();
-  void add_plan();
-  void add_rest();
-  static KnownCommand known(const CLI::App* command);
-  static const CLI::App* below(const CLI::App* app, const std::string& name);
-  std::string unknown_command(const std::vector<std::string>& words) const;
-  std::string complaint(const CLI::ParseError& error) const;
-  const CLI::App* chosen() const;
-  static int print_help_of(const CLI::App* command);
-  static int print_help_of_all(const CommandShape& command);
-  int print_help() const;
-  int print_completion() const;
-  int write_manual() const;
-
-  CLI::App app_{"Tendril attaches programs to slices of GPUs in the network.", "tendril"};
-  std::function<int()> action_ = [] { return kUsage; };
-  ServeOptions serve_options_;
-  PoolServeOptions pool_serve_options_;
-  PoolCommandOptions pool_options_;
-  RunOptions run_options_;
-  EnvOptions env_options_;
-  TopOptions top_options_;
-  WatchOptions list_options_, smi_options_;
-  CommonOptions page_options_, release_options_, known_options_;
-  ChangeOptions change_options_;
-  ParkOptions park_options_;
-  HoldOptions hold_options_;
-  IdentityOptions identity_options_;
-  PoolCheckOptions pool_check_options_;
-  DoctorOptions doctor_options_;
-  BenchOptions bench_options_;
-  PlanOptions plan_options_;
-  std::string measure_library_, shell_, manual_folder_, known_what_;
-  std::vector<uint64_t> lease_ids_;
-  std::vector<std::string> topic_;  // of help
-  bool version_json_ = false;
-};
-
-void CommandLine::add_serve() {
-  CLI::App* const sub = command("serve", "Lend this machine's GPUs (the daemon, in the foreground)",
-                                [this] { return serve(serve_options_); });
-  ServeOptions& o = serve_options_;
-  sub->add_option("--listen", o.listen,
-                  "Address to listen on; repeatable (default 127.0.0.1). Other hosts' users prove "
-                  "themselves with identities, or with a token if there is one")
-      ->type_name("ADDR[:PORT]")
-      ->allow_extra_args(false);
-  sub->add_option("--port", o.port, "Port; 0: any free one")->capture_default_str();
-  sub->add_option("--port-file", o.port_file, "Write the port here when ready")->type_name("FILE");
-  sub->add_option("--unix", o.unix_paths, "Also listen on this unix socket; repeatable")
-      ->type_name("PATH")
-      ->allow_extra_args(false);
-  sub->add_option("--token-file", o.token_file,
-                  "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
-      ->type_name("FILE");
-  add_serve_identity(sub);
-  sub->add_option("--monitor", o.monitor,
-                  "Monitoring library (default: the system's libnvidia-ml.so.1)")
-      ->type_name("LIBRARY");
-  sub->add_option("--driver", o.driver, "GPU driver library (default: the system's libcuda.so.1)")
-      ->type_name("LIBRARY");
-  sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")
-      ->type_name("FILE");
-  sub->add_option("--worker-user", o.worker_user,
-                  "Users that workers run as: auto, none, or the first of a range of ids")
-      ->capture_default_str();
-  sub->add_option("--warm", o.warm, "Idle workers kept ready per GPU")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str();
-  sub->add_option("--warm-max", o.warm_max, "Idle workers kept ready in all")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  sub->add_option("--warm-spare", o.warm_spare,
-                  "More of them per GPU, in memory that nobody was promised")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  sub->add_option("--workers-max", o.workers_max, "Worker processes at once")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  sub->add_option("--connections-max", o.connections_max, "Control connections at once")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  sub->add_option("--images", o.images,
-                  "Folder that keeps device code which clients sent, or 'off' (default: in this "
-                  "user's cache)")
-      ->type_name("FOLDER");
-  sub->add_option("--packed-control", o.packed_control,
-                  "Control program of the multi-process service (default: nvidia-cuda-mps-control)")
-      ->type_name("FILE");
-  sub->add_option(
-         "--nccl", o.nccl,
-         "NCCL library, or a folder of them, for programs on several servers (default: none)")
-      ->type_name("FILE|FOLDER");
-  sub->add_option("--context-memory", o.context_memory,
-                  "What an empty context costs on the GPU (default: as measured)")
-      ->type_name("SIZE");
-  sub->add_option("--code-memory", o.code_memory,
-                  "Kept back of each process' memory for its code and the driver's objects "
-                  "(default: a quarter of "
-                  "--context-memory)")
-      ->type_name("SIZE");
-  sub->add_flag("--allow-pageable-access", o.allow_pageable_access,
-                "Lend GPUs to others whose kernels reach all memory of their process (HMM, ATS)");
-  add_serve_isolation(sub);
-  add_serve_access(sub);
-  add_serve_switches(sub);
-  add_serve_pool(sub);
+  return action_();
 }
 
-void CommandLine::add_serve_parking(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_option("--park-memory", o.park_memory,
-                  "Host memory for the GPU memory of parked leases, or 'off' (default: half of "
-                  "this machine's)")
-      ->type_name("SIZE");
-  sub->add_option("--park-idle", o.park_idle,
-                  "Park a lease that did nothing for so long (default: never)")
-      ->type_name("DURATION");
+std::string CommandLine::parse(std::vector<std::string> words) {
+  const std::string misnamed = unknown_command(words);
+  if (!misnamed.empty()) return misnamed;
+  std::reverse(words.begin(), words.end());  // CLI11 wants them in this order
+  try {
+    app_.parse(words);
+  } catch (const CLI::Success&) {
+    throw;
+  } catch (const UnknownWord& unknown) {
+    return unknown.text;
+  } catch (const CLI::ParseError& error) {
+    return complaint(error);
+  }
+  return "";
 }
 
-void CommandLine::add_serve_pool(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_option("--pool", o.pools,
-                  "Lend for a pool: the addresses of its schedulers, with commas between them")
-      ->type_name("HOST[:PORT],...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  sub->add_option("--peers", o.peers,
-                  "File that names other servers, one a line, between which and this one GPUs' "
-                  "copies go directly, beside those of the pool (default: none)")
-      ->type_name("FILE");
-  sub->add_option("--pool-peers", o.pool_peers,
-                  "Whether copies go directly to the pool's other servers, too: on or off")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  sub->add_option("--name", o.name,
-                  "This server's name in its pool, if no certificate says it (default: this "
-                  "host's)")
-      ->type_name("NAME");
-  sub->add_option("--advertise", o.advertise,
-                  "Where the pool's clients reach this server (default: this host's name and the "
-                  "port)")
-      ->type_name("HOST[:PORT]");
-  sub->add_option("--label", o.labels, "A label that filters of requests can name; repeatable")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  sub->add_option("--drain", o.drain,
-                  "After SIGTERM: take no new leases, and wait this long for the others to end. A "
-                  "second signal ends them at once (default: 0)")
-      ->type_name("DURATION");
+// Puts what the file of --config says behind the words, if the command has that option.
+base::Status CommandLine::take_settings(std::vector<std::string>* words) const {
+  const CLI::App* app = &app_;
+  for (const std::string& word : *words) {
+    const CLI::App* const sub = below(app, word);
+    if (sub == nullptr) break;
+    app = sub;
+  }
+  const CLI::Option* const option = app->get_option_no_throw("--config");
+  if (option == nullptr) return {};
+  for (size_t i = 0; i < words->size(); ++i) {
+    const std::string& word = (*words)[i];
+    std::string path;
+    if (word == "--config" && i + 1 < words->size()) path = (*words)[i + 1];
+    if (word.rfind("--config=", 0) == 0) path = word.substr(strlen("--config="));
+    if (path.empty()) continue;
+    auto text = config::read_file(path);
+    if (!text.ok()) return text.status();
+    auto more = settings_words(*text, path, shape_of(*app), *words);
+    if (!more.ok()) return more.status();
+    words->insert(words->end(), more->begin(), more->end());
+    return {};
+  }
+  return {};
+}
+
+void CommandLine::add_config() {
+  CLI::App* const group =
+      app_.add_subcommand("config", "Files with the options of serve and pool serve");
+  group->require_subcommand(1);
+  for (const bool check : {true, false}) {
+    CLI::App* const sub = group->add_subcommand(
+        check ? "check" : "print",
+        check ? "Whether a file can be read: tendril config check serve FILE"
+              : "A file with every option as a comment: tendril config print serve");
+    sub->add_option("command", settings_of_,
+                    "serve, or pool serve" + std::string(check ? ", and the file" : ""))
+        ->type_name(check ? "COMMAND FILE" : "COMMAND")
+        ->required();
+    sub->final_callback([this, check] {
+      if (check) {
+        settings_file_ = settings_of_.back();
+        settings_of_.pop_back();
+      }
+      action_ = [this] { return check_settings(); };
+    });
+  }
+}
+
+// With a file: whether it can be read. Else prints one.
+int CommandLine::check_settings() const {
+  const CLI::App* app = &app_;
+  std::string name = "tendril";
+  for (const std::string& word : settings_of_) {
+    app = app == nullptr ? nullptr : below(app, word);
+    name += " " + word;
+  }
+  if (app == nullptr || app->get_option_no_throw("--config") == nullptr) {
+    return complain(kUsage, "'" + base::printable(name, 64) +
+                                "' reads no file; 'tendril serve' and 'tendril pool serve' do");
+  }
+  if (settings_file_.empty()) {
+    fputs(settings_template(shape_of(*app)).c_str(), stdout);
+    return 0;
+  }
+  std::vector<std::string> words = settings_of_;
+  words.insert(words.end(), {"--config", settings_file_});
+  CommandLine other;
+  const base::Status read = other.take_settings(&words);
+  if (!read.ok()) return complain(kFailed, read);
+  const std::string wrong = other.parse(words);
+  if (!wrong.empty()) return complain(kFailed, "'" + settings_file_ + "': " + wrong);
+  printf("'%s' can be read\n", base::printable(settings_file_, 200).c_str());
+  return 0;
 }
 
 CLI::App* CommandLine::pool_verb(CLI::App* group, const char* name, const char* description,
@@ -372,6 +181,7 @@ void CommandLine::add_pool_serve(CLI::App* group) {
                             "store");
   sub->final_callback([this] { action_ = [this] { return pool_serve(pool_serve_options_); }; });
   PoolServeOptions& o = pool_serve_options_;
+  add_config_option(sub);
   sub->add_option("--store", o.store,
                   "What outlives this process: sqlite:PATH, or etcd://HOST:PORT,... for several "
                   "schedulers (default: SQLite in this user's state)")
@@ -420,98 +230,6 @@ void CommandLine::add_pool_serve(CLI::App* group) {
       ->capture_default_str();
   add_metrics(sub, &o.metrics, &o.metrics_token);
   add_page(sub, &o.page);
-  sub->add_flag("-v,--verbose", o.verbose, "Log more");
-  sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
-}
-
-void CommandLine::add_serve_isolation(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_flag("--weak-isolation", o.weak_isolation,
-                "Serve even if workers cannot be kept from each other and from this user's files");
-  sub->add_option("--cgroup", o.cgroup,
-                  "Bound what leases take of this machine: auto, off, or a cgroup's folder")
-      ->capture_default_str();
-  sub->add_option("--filter", o.filter,
-                  "File with system calls that the driver needs beyond those on Tendril's lists")
-      ->type_name("FILE");
-  sub->add_option("--images-per-user", o.images_per_user,
-                  "Disk for the device code of one user (default: a quarter of all)")
-      ->type_name("SIZE");
-  sub->add_option("--known-images", o.known_images,
-                  "File with hashes of device code that all users share")
-      ->type_name("FILE");
-  sub->add_option("--learn-filter", o.learn_filter,
-                  "Deny workers no system call; write those that are on no list to this file")
-      ->type_name("FILE");
-}
-
-void CommandLine::add_serve_access(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_option("--policy", o.policy,
-                  "Who may do what: limits, users of this host, sealing (docs/access.md); read "
-                  "again on SIGHUP")
-      ->type_name("FILE");
-  sub->add_option("--audit-log", o.audit_log,
-                  "Append who did what to this file; auto: tendril/audit.log below /var/log or the "
-                  "user's state, if the server has a token or a CA; off")
-      ->type_name("FILE")
-      ->capture_default_str();
-  sub->add_option("--sockets", o.sockets,
-                  "Folder of the unix sockets for administrators and users of this host; auto: "
-                  "below /run/tendril or XDG_RUNTIME_DIR; off")
-      ->type_name("FOLDER")
-      ->capture_default_str();
-  sub->add_option("--encrypt", o.encrypt,
-                  "Seal the data of sessions: always, untrusted (unless the network is trusted) or "
-                  "never (default: untrusted)")
-      ->type_name("WHEN");
-  sub->add_option("--trusted-network", o.trusted_networks,
-                  "A network in which data need not be sealed; repeatable")
-      ->type_name("NETWORK")
-      ->allow_extra_args(false);
-}
-
-void CommandLine::add_serve_identity(CLI::App* sub) {
-  ServeOptions& o = serve_options_;
-  sub->add_option("--identity", o.identity,
-                  "Folder with this server's identity, made if it is not there (or "
-                  "TENDRIL_IDENTITY; default: tendril/identity in this user's configuration)")
-      ->type_name("FOLDER");
-  sub->add_option("--pool-name", o.pool_name,
-                  "Name of the pool whose authority is made here (default: this host's)")
-      ->type_name("NAME");
-  sub->add_option("--providers", o.providers, "File with the identity providers to accept")
-      ->type_name("FILE");
-}
-
-void CommandLine::add_page(CLI::App* sub, std::string* address) {
-  sub->add_option("--page", *address,
-                  "Show the page at this address; other hosts reach it inside TLS only")
-      ->type_name("HOST:PORT");
-}
-
-void CommandLine::add_metrics(CLI::App* sub, std::string* address, std::string* token_file) {
-  sub->add_option("--metrics", *address,
-                  "Serve metrics over HTTP (Prometheus text) at this address")
-      ->type_name("HOST:PORT");
-  sub->add_option("--metrics-token", *token_file,
-                  "Secret that readers of metrics must say; needed beyond loopback")
-      ->type_name("FILE");
-}
-
-void CommandLine::add_serve_switches(CLI::App* sub) {
-  add_serve_parking(sub);
-  ServeOptions& o = serve_options_;
-  add_metrics(sub, &o.metrics, &o.metrics_token);
-  add_page(sub, &o.page);
-  sub->add_option("--hardware-slices", o.hardware_slices,
-                  "Whether workers set the GPU's own time slices by their shares: auto or off")
-      ->check(CLI::IsMember({"auto", "off"}))
-      ->capture_default_str();
-  sub->add_option("--turns", o.turns,
-                  "Whether tenants have turns of a GPU that they share: on, or off for comparisons")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
@@ -962,7 +680,6 @@ int CommandLine::write_manual() const {
   return 0;
 }
 
-}  // namespace
 }  // namespace tendril::cli
 
 int main(int argc, char** argv) {
@@ -970,11 +687,10 @@ int main(int argc, char** argv) {
   // changes this for itself.
   const char* const slash = strrchr(argv[0], '/');
   const char* const name = slash != nullptr ? slash + 1 : argv[0];
-  std::vector<char*> words(argv, argv + argc);
-  char serve[] = "serve";
-  if (strcmp(name, "tendrild") == 0) words.insert(words.begin() + 1, serve);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (strcmp(name, "tendrild") == 0) words.insert(words.begin(), "serve");
   tendril::cli::CommandLine line;
-  const int status = line.main(static_cast<int>(words.size()), words.data());
+  const int status = line.main(words);
   if (fflush(stdout) != 0) {
     perror("tendril: cannot write");
     return status == 0 ? tendril::cli::kFailed : status;

@@ -20,12 +20,16 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/pool/foreground.h"
+#include "cli/pool/manager.h"
 #include "config/quantity.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
+#include "view/text.h"
 
 namespace tendril::cli {
 namespace {
+
+constexpr int kAnswerMs = 5000;  // of the daemon to the watchdog
 
 // Workers start in another directory, perhaps as another user. So a file is given by its full path.
 // A bare soname stays as it is.
@@ -140,6 +144,7 @@ void end_on(int ends, int over, int stop, uint64_t drain_s, daemon::Daemon* daem
 
 int serve(const ServeOptions& options) {
   Foreground foreground(options.verbose, options.quiet);
+  Manager manager;
   auto wanted = daemon_options(options);
   if (!wanted.ok()) return complain(kUsage, wanted.status());
   const auto drain_s = config::parse_duration(options.drain);
@@ -153,13 +158,19 @@ int serve(const ServeOptions& options) {
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
   const base::Fd over(eventfd(0, EFD_CLOEXEC)), stop(eventfd(0, EFD_CLOEXEC));
-  foreground.on_reload([&daemon] {
+  manager.ready(
+      "lends " + view::counted((*daemon)->inventory().devices.size(), "GPU") + " on " + addresses,
+      [&daemon] { return (*daemon)->answers(kAnswerMs); });
+  foreground.on_reload([&daemon, &manager] {
+    manager.reloading();
     const base::Status ignored = (*daemon)->reload();  // it has written the reason to the log
     (void)ignored;
+    manager.reloaded();
   });
   std::thread ender(
       [&] { end_on(foreground.stop(), over.get(), stop.get(), drain_s.value(), daemon->get()); });
   (*daemon)->serve(stop.get());
+  manager.stopping();
   eventfd_write(over.get(), 1);
   foreground.end_reloads();
   ender.join();

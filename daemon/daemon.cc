@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <iterator>
 
 #include "access/guard.h"
@@ -73,6 +74,7 @@ class DaemonImpl : public Daemon {
   const gpu::Inventory& inventory() const override { return inventory_; }
   std::vector<std::string> addresses() const override { return front_->addresses(); }
   void drain() override;
+  bool answers(int timeout_ms) override;
   bool is_empty() const override { return sessions_->lease_count() == 0; }
 
  private:
@@ -469,6 +471,13 @@ wire::ServerFacts DaemonImpl::pool_facts() {
   request.parts = wire::kListServer;
   facts.gpus = list(nullptr, request).gpus;
   return facts;
+}
+
+bool DaemonImpl::answers(int timeout_ms) {
+  auto done = std::make_shared<std::promise<void>>();  // the task may come later than the answer
+  std::future<void> answer = done->get_future();
+  loop_->post([done] { done->set_value(); });
+  return answer.wait_for(std::chrono::milliseconds(timeout_ms)) == std::future_status::ready;
 }
 
 void DaemonImpl::drain() {

@@ -71,6 +71,8 @@ class Daemon {
   virtual base::Status reload() = 0;
   // Takes no new leases from now on, and tells the pool. Any thread, like is_empty.
   virtual void drain() = 0;
+  // Whether the thread that all else waits for does a task within this time. Any thread; blocks.
+  virtual bool answers(int timeout_ms) = 0;
   virtual bool is_empty() const = 0;  // nobody holds a lease
   virtual uint16_t port() const = 0;
   virtual const gpu::Inventory& inventory() const = 0;

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/pool/foreground.h"
+#include "cli/pool/manager.h"
 #include "config/quantity.h"
 #include "reception/log.h"
 #include "scheduler/service.h"
@@ -11,6 +12,7 @@ namespace tendril::cli {
 
 int pool_serve(const PoolServeOptions& options) {
   Foreground foreground(options.verbose, options.quiet);
+  Manager manager;
   scheduler::ServiceOptions wanted;
   wanted.front.listen = options.listen;
   wanted.front.port = options.port;
@@ -46,11 +48,15 @@ int pool_serve(const PoolServeOptions& options) {
   const std::string addresses = joined((*service)->addresses());
   reception::log(reception::Level::kInfo, "tendril %s serves a pool on %s", version_text(),
                  addresses.c_str());
-  foreground.on_reload([&service] {
+  manager.ready("serves a pool on " + addresses, [] { return true; });
+  foreground.on_reload([&service, &manager] {
+    manager.reloading();
     const base::Status ignored = (*service)->reload();  // it has written the reason to the log
     (void)ignored;
+    manager.reloaded();
   });
   (*service)->serve(foreground.stop());
+  manager.stopping();
   foreground.end_reloads();
   reception::log(reception::Level::kInfo, "ended");
   return 0;

@@ -14,8 +14,11 @@ std::string nccl_driver_path() {
   char text[PATH_MAX];
   const ssize_t bytes = readlink("/proc/self/exe", text, sizeof text - 1);
   std::string path(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  for (int part = 0; part < 2; ++part) path.resize(std::min(path.rfind('/'), path.size()));
-  return path + "/lib/libtendril-nccl-driver.so";
+  constexpr char kName[] = "/libtendril-nccl-driver.so";
+  path.resize(std::min(path.rfind('/'), path.size()));
+  if (access((path + kName).c_str(), R_OK) == 0) return path + kName;  // installed
+  path.resize(std::min(path.rfind('/'), path.size()));
+  return path + "/lib" + kName;  // in a build
 }
 
 base::Result<DriverTable*> take_drivers_place(const Driver& driver, const std::string& path) {

@@ -15,7 +15,7 @@ import time
 import unittest
 
 import harness
-from harness import MIB, Server, eventually, tendril
+from harness import MIB, Pool, Server, eventually, tendril
 
 
 class Words(unittest.TestCase):
@@ -298,6 +298,98 @@ class Missing(unittest.TestCase):
             )
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn(f"'{folder}/tendril-bench'; copy tendril-bench there", done.stderr)
+
+
+class Settings(unittest.TestCase):
+    """The file of serve --config."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name, "server.toml")
+
+    def test_every_option_that_is_printed_can_be_read(self):
+        for command in (["serve"], ["pool", "serve"]):
+            text = tendril("config", "print", *command)[1]
+            options = set(re.findall(r"--[a-z-]+", tendril(*command, "--help")[1]))
+            self.assertGreater(len(options), 15)
+            for option in options - {"--help", "--help-all", "--config", "--token"}:
+                if re.search(rf"^  (-., )?{option}\b", tendril(*command, "--help")[1], re.M):
+                    self.assertIn("\n#" + option[2:].replace("-", "_") + " = ", text)
+            self.file.write_text(re.sub(r"^#([a-z_]+ = )", r"\1", text, flags=re.M))
+            status, out, err = tendril("config", "check", *command, self.file)
+            self.assertEqual((status, err), (0, ""))
+
+    def test_what_cannot_be_read_is_named(self):
+        for text, why in (
+            ("\nwarn = 2", "line 2: there is no setting 'warn'; did you mean 'warm'?"),
+            ("warm = 100000", "--warm"),
+            ("turns = 'sometimes'", "--turns"),
+        ):
+            self.file.write_text(text)
+            status, out, err = tendril("config", "check", "serve", self.file)
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn(why, err)
+            self.assertEqual(tendril("serve", "--config", self.file)[0], 2)
+
+    def test_a_server_takes_its_settings_from_a_file_and_words_come_first(self):
+        self.file.write_text(f"driver = '{harness.DRIVER}'\nport = 1\nverbose = true\n")
+        with Server("--config", self.file, gpus=2) as server:
+            self.assertNotEqual(server.port, 1)
+            self.assertEqual(len(harness.listing(server, "smi")["gpus"]), 2)
+
+
+class Manager(unittest.TestCase):
+    """What serve tells the service manager, which is a socket of the test."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tendril-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.socket.close)
+        self.socket.bind(self.path)
+        self.socket.settimeout(10)
+
+    def told(self, word):
+        """Waits for a message with this line, and returns it."""
+        while True:
+            message = self.socket.recv(4096).decode()
+            if word in message.split("\n"):
+                return message
+
+    def test_it_hears_ready_watchdog_reload_and_stop(self):
+        environment = {"NOTIFY_SOCKET": self.path, "WATCHDOG_USEC": "200000"}
+        with Server(environment=environment) as server:
+            self.assertIn("STATUS=lends 1 GPU on 127.0.0.1:", self.told("READY=1"))
+            for _ in range(3):
+                self.told("WATCHDOG=1")
+            server.process.send_signal(signal.SIGHUP)
+            self.assertRegex(self.told("RELOADING=1"), r"MONOTONIC_USEC=\d+")
+            self.told("READY=1")
+            for worker in eventually(server.workers, 10):
+                words = pathlib.Path(f"/proc/{worker}/environ").read_bytes()
+                self.assertNotIn(b"NOTIFY_SOCKET", words)
+            server.process.terminate()
+            self.told("STOPPING=1")
+            server.process.wait(10)
+
+    def test_a_watchdog_of_another_process_is_not_fed(self):
+        environment = {
+            "NOTIFY_SOCKET": self.path,
+            "WATCHDOG_USEC": "100000",
+            "WATCHDOG_PID": str(os.getpid()),
+        }
+        with Server(environment=environment):
+            self.told("READY=1")
+            self.socket.settimeout(0.5)
+            self.assertRaises(TimeoutError, self.told, "WATCHDOG=1")
+
+    def test_a_pools_scheduler_tells_too(self):
+        with Pool(environment={"NOTIFY_SOCKET": self.path}) as pool:
+            self.assertIn("STATUS=serves a pool on", self.told("READY=1"))
+            pool.process.terminate()
+            self.told("STOPPING=1")
 
 
 if __name__ == "__main__":
