@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, and the primitive of busy waiting. Any thread; never fails. Monotonic time only: wall-clock
-// time is for people and logs.
+// Time, and the primitive of busy waiting. Any thread; never fails. Durations and deadlines are of
+// the monotonic clock only.
 #pragma once
 
 #include <sched.h>
@@ -14,6 +14,12 @@ namespace tendril::base {
 inline uint64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
+  return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
+}
+// For people, for logs, and for what servers do at one time without talking to each other.
+inline uint64_t wall_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
   return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
 inline uint64_t now_us() { return now_ns() / 1000; }

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -270,8 +271,11 @@ base::Result<Held> take(const Reach& asked, const RunOptions& options, const Ask
   return held;
 }
 
-// Each server gives turns by itself. What waits for the other server's turn holds its own.
+// Without common windows each server gives turns by itself. What waits for the other server's turn
+// holds its own.
 void warn_of_turns(const Held& held) {
+  const char* const windows = getenv("TENDRIL_WINDOWS");
+  if (windows == nullptr || std::string_view(windows) != "off") return;
   bool parts = false;
   for (const TakenLease& lease : held.leases)
     for (const wire::SliceGrant& slice : lease.lease.slices)
@@ -280,7 +284,7 @@ void warn_of_turns(const Held& held) {
   fprintf(stderr,
           "tendril: the program has parts of GPUs on several servers, whose turns know nothing of "
           "each other: where others use these GPUs too, a collective or a copy between servers can "
-          "take some 100 ms longer. Take whole GPUs (no -p) or --packed ones\n");
+          "take some 100 ms longer. Unset TENDRIL_WINDOWS, or take whole GPUs (no -p)\n");
 }
 
 }  // namespace

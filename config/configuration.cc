@@ -102,11 +102,11 @@ Status read_encrypt(Configuration* configuration) {
   return unexpected("TENDRIL_ENCRYPT", encrypt, "auto or always");
 }
 
-Status read_passages(Configuration* configuration) {
-  const std::string passages = trimmed(variable("TENDRIL_PASSAGES"));
-  configuration->uses_passages = passages != "off";
-  if (passages.empty() || passages == "auto" || passages == "off") return {};
-  return unexpected("TENDRIL_PASSAGES", passages, "auto or off");
+Status read_switch(const char* name, bool* on) {
+  const std::string value = trimmed(variable(name));
+  *on = value != "off";
+  if (value.empty() || value == "auto" || value == "off") return {};
+  return unexpected(name, value, "auto or off");
 }
 
 Status read_link(Configuration* configuration) {
@@ -153,7 +153,8 @@ base::Result<Configuration> load_configuration() {
   if (status.ok()) status = read_pool(&configuration);
   read_transport(&configuration);
   if (status.ok()) status = read_encrypt(&configuration);
-  if (status.ok()) status = read_passages(&configuration);
+  if (status.ok()) status = read_switch("TENDRIL_PASSAGES", &configuration.uses_passages);
+  if (status.ok()) status = read_switch("TENDRIL_WINDOWS", &configuration.uses_windows);
   if (status.ok()) status = read_link(&configuration);
   if (!status.ok()) return status;
   base::Result<std::string> token = load_token("", TokenUse::kClient);

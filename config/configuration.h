@@ -19,6 +19,8 @@
 //   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
 //   TENDRIL_PASSAGES    auto (default): copies go from server to server where the servers can. off:
 //                       all go through this machine
+//   TENDRIL_WINDOWS     auto (default): parts of GPUs on several servers have their turns together.
+//                       off: each server gives turns by itself
 //   TENDRIL_LINK        "<us>:<MB/s>": behave as if the servers were that far away, each way; 0 is
 //                       no limit; for tests and planning
 #pragma once
@@ -48,6 +50,7 @@ struct Configuration : ServerList {  // in device order; a server appears once p
   std::string token;                 // never logged
   bool insists_on_sealing = false;
   bool uses_passages = true;
+  bool uses_windows = true;
   std::string transport;  // a kind; empty: the nearest
   uint32_t link_delay_us = 0;
   uint32_t link_megabytes_per_s = 0;

@@ -179,14 +179,17 @@ TEST_F(ConfigurationTest, TokenAndTransport) {
   EXPECT_EQ(load_configuration()->transport, "");
 }
 
-TEST_F(ConfigurationTest, Passages) {
+TEST_F(ConfigurationTest, PassagesAndWindows) {
   setenv("TENDRIL_SERVERS", "a", 1);
-  EXPECT_TRUE(load_configuration()->uses_passages);
-  setenv("TENDRIL_PASSAGES", "off", 1);
-  EXPECT_FALSE(load_configuration()->uses_passages);
-  setenv("TENDRIL_PASSAGES", "no", 1);
-  EXPECT_EQ(failure().code(), base::Code::kInvalid);
-  unsetenv("TENDRIL_PASSAGES");
+  for (const auto& [name, uses] : {std::pair{"TENDRIL_PASSAGES", &Configuration::uses_passages},
+                                   {"TENDRIL_WINDOWS", &Configuration::uses_windows}}) {
+    EXPECT_TRUE((*load_configuration()).*uses);
+    setenv(name, "off", 1);
+    EXPECT_FALSE((*load_configuration()).*uses);
+    setenv(name, "no", 1);
+    EXPECT_EQ(failure().code(), base::Code::kInvalid);
+    unsetenv(name);
+  }
 }
 
 TEST_F(ConfigurationTest, Link) {

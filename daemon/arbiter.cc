@@ -31,6 +31,11 @@ void wake(wire::TurnPart* page) {
           nullptr, 0);
 }
 
+// The windows of gangs follow the wall clock.
+int64_t wall_offset_ns() {
+  return static_cast<int64_t>(base::wall_ns()) - static_cast<int64_t>(base::now_ns());
+}
+
 }  // namespace
 
 Arbiter::Arbiter(const lease::SharingOptions& options) : turns_(options, wake) {}
@@ -92,6 +97,7 @@ void Arbiter::run() {
       uint64_t ignored;
       if (::read(timer_.get(), &ignored, sizeof ignored) > 0) armed_ns_ = lease::TurnPolicy::kNever;
     }
+    turns_.set_wall_offset(wall_offset_ns());  // somebody may set the clock
     turns_.hear(base::now_ns(), rang);
     follow();
   }
@@ -127,6 +133,16 @@ void Arbiter::pause(uint64_t lease_id, bool paused) {
   std::lock_guard<std::mutex> hold(mutex_);
   turns_.pause(base::now_ns(), lease_id, paused);
   follow();
+}
+
+void Arbiter::set_gang(uint64_t lease_id, uint64_t gang) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  turns_.set_gang(lease_id, gang);
+}
+
+bool Arbiter::in_gang(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return turns_.in_gang(lease_id);
 }
 
 void Arbiter::close(uint64_t lease_id) {

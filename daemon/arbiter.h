@@ -37,6 +37,9 @@ class Arbiter {
               const wire::LeaseTerms& terms);
   // A paused lease gets no turns.
   void pause(uint64_t lease_id, bool paused);
+  // The lease is a part of a gang (lease/lease_turns.h).
+  void set_gang(uint64_t lease_id, uint64_t gang);
+  bool in_gang(uint64_t lease_id);
   // Call leave for all its sessions first.
   void close(uint64_t lease_id);
 

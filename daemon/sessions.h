@@ -198,6 +198,7 @@ class Sessions {
     uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
     bool expected = false;       // it is the first on its lease
     bool networked = false;      // its worker may use NCCL
+    uint64_t gang = 0;           // its program has parts of GPUs on other servers, too
     // Passages for which a connection may come, by number (daemon/passages/).
     struct Offered {
       std::string key;

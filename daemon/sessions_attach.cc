@@ -62,6 +62,7 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->lease_id = (*lease)->id;
   session->client = cleaned(request.client, (*lease)->owner);
   session->api = request.api;
+  session->gang = request.gang;
   session->networked = request.collectives && !pool_->nccl().empty();
   session->key.assign(reinterpret_cast<const char*>(connection.keys), connection.key_bytes);
   session->sealed = connection.sealed != 0;
@@ -337,6 +338,7 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
     message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes,
                                     book_.context_bytes(slice.gpu_index)};
   }
+  arbiter_->set_gang(lease.id, session.gang);
   const auto seat = arbiter_->join(session.id, lease.id);
   if (!seat.ok()) return seat.status();
   const int fds[] = {lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};

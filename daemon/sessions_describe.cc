@@ -101,6 +101,7 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   record.processes = static_cast<uint32_t>(lease.sessions.size());
   record.age_s = age_s(lease.began_ns);
   record.terms = lease.terms;
+  record.windows = arbiter_->in_gang(lease.id);
   record.uses = arbiter_->use_of(lease.id);
   std::set<std::string> links;
   std::set<std::pair<std::string, bool>> passages;

@@ -275,12 +275,22 @@ void LeaseTurns::pause(uint64_t now_ns, uint64_t lease_id, bool paused) {
 
 void LeaseTurns::set_gang(uint64_t lease_id, uint64_t gang) {
   const auto found = leases_.find(lease_id);
-  if (found == leases_.end()) return;
+  if (found == leases_.end() || gang == 0 || found->second->gang != 0) return;
   found->second->gang = gang;
   for (Tenant& tenant : found->second->tenants) {
-    tenant.in_gang = gang != 0;
-    if (tenant.in_gang && !tenant.free) gpu(tenant.gpu_index).of_gangs.insert(tenant.id);
+    tenant.in_gang = true;
+    if (!tenant.free) gpu(tenant.gpu_index).of_gangs.insert(tenant.id);
+    for (Session* const session : found->second->sessions)
+      describe(tenant, &session->parts[tenant.slice]);
   }
+}
+
+bool LeaseTurns::in_gang(uint64_t lease_id) const {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end() || found->second->gang == 0) return false;
+  const std::vector<Tenant>& tenants = found->second->tenants;
+  return std::any_of(tenants.begin(), tenants.end(),
+                     [](const Tenant& tenant) { return !tenant.free; });
 }
 
 void LeaseTurns::close(uint64_t now_ns, uint64_t lease_id) {

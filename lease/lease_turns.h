@@ -52,9 +52,10 @@ class LeaseTurns {
   // has submitted still ends.
   void pause(uint64_t now_ns, uint64_t lease_id, bool paused);
   // The lease is a part of a gang: others of that number, on other servers, have their turns in the
-  // same windows. Windows follow the wall clock, so servers need not talk to each other. Call it
-  // once, before its sessions join (docs/decisions/0029-gang-windows.md). tendrild does not yet.
+  // same windows. Windows follow the wall clock, so servers need not talk to each other. The first
+  // number stays (docs/decisions/0029-gang-windows.md).
   void set_gang(uint64_t lease_id, uint64_t gang);
+  bool in_gang(uint64_t lease_id) const;  // and has parts of GPUs
   // The wall clock less the clock of `now_ns`. Windows come as exactly together as servers' wall
   // clocks agree.
   void set_wall_offset(int64_t offset_ns) { wall_offset_ns_ = offset_ns; }

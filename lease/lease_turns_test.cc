@@ -102,6 +102,27 @@ class Worker {
   const std::unique_ptr<wire::TurnPage> page_ = std::make_unique<wire::TurnPage>();
 };
 
+// Its number may come when workers have joined. The first one stays.
+TEST(LeaseTurns, AGangIsNumberedOnce) {
+  Server server;
+  server.open(1, slice(500'000));
+  server.open(2, slice(1'000'000));
+  Worker early(&server, 11, 1);
+  EXPECT_EQ(early.part().ends_exactly, 0u);
+  server.turns().set_gang(1, 0);
+  EXPECT_FALSE(server.turns().in_gang(1));
+  server.turns().set_gang(1, 5);
+  server.turns().set_gang(1, 0);
+  EXPECT_TRUE(server.turns().in_gang(1));
+  EXPECT_EQ(early.part().ends_exactly, 1u);
+  Worker late(&server, 12, 1);
+  EXPECT_EQ(late.part().ends_exactly, 1u);
+  server.turns().set_gang(2, 5);
+  EXPECT_FALSE(server.turns().in_gang(2)) << "a whole GPU needs no turns";
+  server.turns().set_gang(3, 5);
+  EXPECT_FALSE(server.turns().in_gang(3)) << "there is no such lease";
+}
+
 TEST(LeaseTurns, SharesArriveAndTurnsDoNotOverlap) {
   Server server;
   server.open(1, slice(250'000));

@@ -32,9 +32,10 @@ std::string waited_text(const wire::SliceUse& use) {
   return use.measured ? base::format("%.1f s", static_cast<double>(use.waited_ns) / 1e9) : "-";
 }
 
-std::string terms_text(const wire::LeaseTerms& terms) {
-  std::string text = terms.policy == wire::SharePolicy::kCap ? "cap" : "lend";
-  if (terms.priority != 0) text += base::format(", %+d", terms.priority);
+std::string terms_text(const wire::LeaseRecord& lease) {
+  std::string text = lease.terms.policy == wire::SharePolicy::kCap ? "cap" : "lend";
+  if (lease.terms.priority != 0) text += base::format(", %+d", lease.terms.priority);
+  if (lease.windows) text += ", windows";
   return text;
 }
 
@@ -69,7 +70,7 @@ std::vector<Row> tenant_rows(const wire::ListReply& list) {
         if (grant.gpu_index != gpu.index) continue;
         const wire::SliceUse use = use_of(lease, slice);
         rows.push_back({std::to_string(gpu.index), std::to_string(lease.lease_id),
-                        who_text(lease.client), safe(lease.client.program), terms_text(lease.terms),
+                        who_text(lease.client), safe(lease.client.program), terms_text(lease),
                         percent(grant.share_millionths) + (grant.packed ? " packed" : ""),
                         delivered_text(use), waited_text(use),
                         memory_text(memory_used_of(lease, slice), grant.memory_bytes)});
@@ -112,9 +113,9 @@ std::string leases_text(const std::vector<ServerView>& views, size_t width) {
       const std::string server = view.server + (view.here ? " (here)" : "");
       rows.push_back({std::to_string(lease.lease_id), server, who_text(lease.client),
                       safe(lease.client.program), slices_text(lease.slices, "GPU "),
-                      joined(lease, delivered_text), joined(lease, waited_text),
-                      terms_text(lease.terms), memory_of(lease), std::to_string(lease.processes),
-                      data_text(lease), age_text(lease.age_s)});
+                      joined(lease, delivered_text), joined(lease, waited_text), terms_text(lease),
+                      memory_of(lease), std::to_string(lease.processes), data_text(lease),
+                      age_text(lease.age_s)});
     }
   }
   if (rows.size() == 1) return "";

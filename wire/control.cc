@@ -79,6 +79,7 @@ void visit(V& v, LeaseRecord& m) {
   v.unless_empty(12, m.standing_s);
   v.unless_empty(13, m.memory_parked_bytes);
   v.unless_empty(14, m.parks);
+  v.unless_empty(15, m.windows);
 }
 
 template <typename V>
@@ -178,6 +179,7 @@ void visit(V& v, AttachRequest& m) {
   v.unless_empty(10, m.insists_on_sealing);
   v.unless_empty(11, m.only_looks);
   v.unless_empty(12, m.collectives);
+  v.unless_empty(13, m.gang);
 }
 
 template <typename V>

@@ -228,6 +228,7 @@ struct LeaseRecord {
   uint32_t processes = 0;                   // attached now
   uint64_t age_s = 0;
   LeaseTerms terms;
+  bool windows = false;        // it has turns together with its program's leases on other servers
   std::vector<SliceUse> uses;  // per slice
   // How its sessions' data travels, each way once: "sealed(tcp), shm". Empty: nobody is attached.
   std::string links;
@@ -338,6 +339,10 @@ struct AttachRequest {
   bool only_looks = false;
   // The program may work with GPUs of other servers (NCCL), so its worker needs a network.
   bool collectives = false;
+  // Of a program with parts of GPUs on several servers, the same for all: its turns come in common
+  // windows (docs/decisions/0029-gang-windows.md). 0: none. The first that a lease's sessions name
+  // holds for the lease.
+  uint64_t gang = 0;
 };
 
 struct AttachReply {

@@ -60,7 +60,21 @@ base::Status Attaching::all() {
   return lease::shortage(filling, servers.size(), wanted);
 }
 
+// All processes of a program have the same leases, so they come to the same number. Secrets stay
+// out of it: every server sees it.
+uint64_t Attaching::gang_of(const std::vector<config::Server>& servers) {
+  bool several = false;
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const config::Server& server : servers) {
+    several = several || server.endpoint != servers.front().endpoint;
+    for (const char c : server.endpoint + "=" + std::to_string(server.lease_id) + ",")
+      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  }
+  return several ? hash : 0;
+}
+
 base::Status Attaching::leased(const std::vector<config::Server>& servers) {
+  if (configuration_.uses_windows) gang_ = gang_of(servers);
   for (const config::Server& server : servers) {
     if (lists_ahead_ && servers.size() > 1 && expect(server)) continue;
     const base::Status outcome = one(server, 0);
@@ -124,6 +138,7 @@ wire::AttachRequest Attaching::attach_request(const config::Server& server, uint
   request.api = api_.name;
   request.api_digest = api_.digest;
   request.collectives = api_.collectives;
+  request.gang = gang_;
   return request;
 }
 

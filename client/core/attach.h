@@ -67,6 +67,8 @@ class Attaching {
   base::Status open(Session* session, session::Attached* attached);
   wire::LeaseRequest lease_request(uint32_t count) const;
   session::ConnectOptions connect_options() const;
+  // Of leases on several servers; else 0.
+  static uint64_t gang_of(const std::vector<config::Server>& servers);
   wire::AttachRequest attach_request(const config::Server& server, uint32_t count) const;
 
   const ApiIdentity api_;
@@ -74,6 +76,7 @@ class Attaching {
   Newcomers* const newcomers_;
   const bool lists_ahead_;
   uint32_t sessions_ = 0;
+  uint64_t gang_ = 0;
   std::vector<config::Server> listed_;  // by the session's index
 };
 

@@ -131,6 +131,7 @@ tell("passed")
                 *("--", sys.executable, "-c", program),
                 TENDRIL_LOCAL_SERVER=here.endpoint,
                 TENDRIL_LOG="info",
+                TENDRIL_WINDOWS="off",
             )
             self.addCleanup(harness.end, run)
             output = run.stdout.read()

@@ -8,15 +8,20 @@ import functools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 import harness
-from harness import PROGRAMS, Server, clean_environment
+from harness import BUILD, PROGRAMS, Server, clean_environment
+from support import several
+from test_nccl import NCCL
 
+SOFTNCCL = BUILD / "lib" / "libtendril-softnccl.so"
 BEGIN_AFTER_S = 0.2
 SETTLED_AFTER = 5  # tenths of a second
 BOARD = f"tendril-shares-{os.getpid()}"
@@ -142,6 +147,12 @@ def measured(test):
 PIECE_MS = {"tiny": 0.5, "medium": 2, "both": 2, "long": 30, "sync": 4, "graph": 50}
 
 
+def forget_boards():
+    for name in os.listdir("/dev/shm"):
+        if name.startswith(BOARD):
+            os.unlink("/dev/shm/" + name)
+
+
 @unittest.skipIf(
     harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided"
 )
@@ -156,9 +167,7 @@ class Measured(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.server.stop()
-        for name in os.listdir("/dev/shm"):
-            if name.startswith(BOARD):
-                os.unlink("/dev/shm/" + name)
+        forget_boards()
 
     def start(self, seconds, *tenants):
         """(kind, options...) each, all from one moment on."""
@@ -260,6 +269,121 @@ class Shares(Measured):
         )
         self.assertAlmostEqual(parts[0], 0.5, delta=0.08)
         self.assertAlmostEqual(later[1], 0.75, delta=0.08)
+
+
+WINDOWS_S = 2
+
+# Of the class Windows. A step is a piece of 3 ms on each GPU and a sum over both. Every eighth is
+# waited for. On the software GPU a sum waits without holding the GPU.
+STEPS = f"""
+PTX = b'''.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry share_tiny() {{ ret; }}
+'''
+ranks = all_here(2)
+for one in ranks:
+    one.enter()
+    module, one.kernel = c_void_p(), c_void_p()
+    must(cuda.cuModuleLoadData(byref(module), PTX))
+    must(cuda.cuModuleGetFunction(byref(one.kernel), module, b"share_tiny"))
+def one_step():
+    for one in ranks:
+        one.enter()
+        must(cuda.cuLaunchKernel(one.kernel, *[1] * 6, 0, one.stream, None, None))
+    group([one.all_reduce for one in ranks])
+def wait():
+    for one in ranks:
+        one.enter()
+        must(cuda.cuStreamSynchronize(one.stream))
+one_step()
+wait()
+step("ready")
+steps, end = 0, time.monotonic() + {WINDOWS_S}
+while time.monotonic() < end:
+    for _ in range(8):
+        one_step()
+    wait()
+    steps += 8
+tell("steps %d" % steps)
+step("over")
+"""
+
+
+@unittest.skipIf(
+    harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided"
+)
+@harness.needs_plain_client
+@unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
+class Windows(several.TwoServers):
+    """Parts of GPUs on two servers have their turns in common windows: a program whose halves meet
+    after each piece of work, beside a neighbour on each server."""
+
+    OPTIONS, GPUS = ("--nccl", SOFTNCCL), 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.both = []
+        for number in range(2):
+            speed = {
+                **SPEED,
+                "TENDRIL_SOFTGPU_KERNEL_US": "share_tiny:3000",
+                "TENDRIL_SOFTGPU_BOARD": f"{BOARD}-{number}",
+            }
+            cls.both.append(Server(*cls.OPTIONS, gpus=1, warm=0, environment=speed))
+            cls.addClassCleanup(cls.both[-1].stop)
+        cls.addClassCleanup(forget_boards)
+        cls.near, cls.far = cls.both
+        cls.server = cls.near  # whose threads `measured` looks at
+
+    def steps(self, neighbours, **environment):
+        """Of the program in a second, and the terms of its lease here."""
+        self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        run = self.python(NCCL + STEPS, "-n", "2", "-p", "0.5", **environment)
+        if environment:  # that takes the windows away
+            self.assertIn("know nothing of each other", run.stdout.readline())
+        self.comes_to(run, "ready")
+        others = []
+        for server in self.both if neighbours else ():
+            others.append(Meter(server, "tiny", WINDOWS_S + 1, "-p", "0.5"))
+            self.addCleanup(others[-1].close)
+        for other in others:
+            other.ready()
+            other.begin(time.monotonic_ns())
+        terms = [harness.tendril("ls", server=server)[1] for server in self.both]
+        self.go_on("ready")
+        line = run.stdout.readline()
+        self.assertRegex(line, r"^steps \d+$")
+        self.comes_to(run, "over")
+        self.go_on("over")
+        self.assertEqual(run.wait(20), 0)
+        for other in others:
+            other.close()
+        return int(line.split()[1]) / WINDOWS_S, terms
+
+    @measured
+    def test_halves_that_meet_have_their_turns_together(self):
+        alone, _ = self.steps(False)
+        windows, with_them = self.steps(True)
+        chance, without = self.steps(True, TENDRIL_WINDOWS="off")
+        figures = f"{alone:.0f} steps/s alone; windows {100 * windows / alone:.0f} %, by chance"
+        figures = f"windows: {figures} {100 * chance / alone:.0f} %"
+        print(figures, file=sys.stderr)
+        for one, other in zip(with_them, without):
+            self.assertEqual((one.count("lend, windows"), other.count("windows")), (1, 0))
+        self.assertGreater(windows, 1.1 * chance, figures)
+
+    def test_who_needs_none_has_none(self):
+        """Whole GPUs on both servers, and parts on one."""
+        for servers, options in ((self.both, ("-n", "2")), ([self.near], ("-p", "0.5"))):
+            run = self.python("step('held')", *options, server=servers)
+            self.comes_to(run, "held")
+            for server in servers:
+                self.assertNotIn("windows", harness.tendril("ls", server=server)[1])
+            self.go_on("held")
+            self.assertEqual(run.wait(20), 0)
+            os.unlink(os.path.join(self.folder, "held"))
 
 
 if __name__ == "__main__":

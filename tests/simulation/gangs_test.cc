@@ -20,6 +20,7 @@ struct Gang {
   double share = 0.5;
   uint64_t compute_ns = 500 * kUs, collective_ns = 100 * kUs;
   bool waits = false;  // for each step; else steps are queued
+  uint32_t gpus = 1;   // on each server, driven by one process
 };
 
 class Program {
@@ -31,14 +32,15 @@ class Program {
     std::shared_ptr<Meeting>& meeting = meetings_[number];
     if (meeting == nullptr) {
       meeting = std::make_shared<Meeting>();
-      meeting->wanted = next_.size();
+      meeting->wanted = next_.size() * gang_.gpus;
       meeting->ns = gang_.collective_ns;
     }
     const std::shared_ptr<Meeting> here = meeting;
     while (!meetings_.empty() && meetings_.begin()->first + 1000 < number)
       meetings_.erase(meetings_.begin());
-    worker.launch(gang_.compute_ns, 1, 0, gang_.compute_ns * (90 + random_() % 21) / 100);
-    worker.collective(here);
+    for (uint32_t slice = 0; slice < gang_.gpus; ++slice)
+      worker.launch(gang_.compute_ns, 1, slice, gang_.compute_ns * (90 + random_() % 21) / 100);
+    for (uint32_t slice = 0; slice < gang_.gpus; ++slice) worker.collective(here, 1, slice);
     if (gang_.waits) worker.wait();
   }
   size_t steps() const { return *std::min_element(next_.begin(), next_.end()); }
@@ -66,12 +68,15 @@ struct Windows {
 // `neighbours`: shares on each server's GPU; each always has more work.
 Delivered run(const Gang& gang, const std::vector<std::vector<double>>& neighbours,
               const Windows& windows) {
-  SharedServer server(1, neighbours.size());
-  const auto program = std::make_shared<Program>(gang, neighbours.size());
-  for (uint32_t rank = 0; rank < neighbours.size(); ++rank) {
+  const size_t servers = neighbours.size() / gang.gpus;
+  SharedServer server(gang.gpus, servers);
+  const auto program = std::make_shared<Program>(gang, servers);
+  for (uint32_t rank = 0; rank < servers; ++rank) {
+    std::vector<uint32_t> gpus;
+    for (uint32_t i = 0; i < gang.gpus; ++i) gpus.push_back(rank * gang.gpus + i);
     server.add(
-        gang.share, [program, rank](SimulatedWorker& worker) { program->step(worker, rank); },
-        {rank}, {}, windows.given ? 12'345'678 : 0);
+        gang.share, [program, rank](SimulatedWorker& worker) { program->step(worker, rank); }, gpus,
+        {}, windows.given ? 12'345'678 : 0);
     server.turns(rank).set_wall_offset(rank * windows.clocks_differ_ns);
   }
   Delivered found;
@@ -95,14 +100,14 @@ Delivered run(const Gang& gang, const std::vector<std::vector<double>>& neighbou
   size_t number = 0;
   const auto had_ns = [&](size_t tenant, uint32_t gpu) { return server.gpu(gpu).had_ns(tenant); };
   std::vector<std::pair<size_t, uint32_t>> tenants;
-  for (uint32_t gpu = 0; gpu < neighbours.size(); ++gpu) tenants.emplace_back(number++, gpu);
+  for (uint32_t rank = 0; rank < servers; ++rank) tenants.emplace_back(number++, rank * gang.gpus);
   for (uint32_t gpu = 0; gpu < neighbours.size(); ++gpu)
     for (size_t i = 0; i < neighbours[gpu].size(); ++i) tenants.emplace_back(number++, gpu);
   for (const auto& [tenant, gpu] : tenants) had.push_back(had_ns(tenant, gpu));
   server.run(kMeasured);
   for (const auto& [tenant, gpu] : tenants) {
     const double part = static_cast<double>(had_ns(tenant, gpu) - had[tenant]) / kMeasured;
-    if (tenant >= neighbours.size()) found.neighbours.push_back(part);
+    if (tenant >= servers) found.neighbours.push_back(part);
   }
   found.steps_per_s = static_cast<double>(program->steps() - before) * 1e9 / kMeasured;
   return found;
@@ -144,16 +149,25 @@ TEST_P(Gangs, HaveTheirTurnsTogether) {
 
 const std::vector<double> kFive(5, 0.1);
 
+Gang of_two_gpus() {
+  Gang gang;
+  gang.gpus = 2;
+  return gang;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Beside, Gangs,
-    testing::Values(Case{"halves", {}, {{0.5}, {0.5}}, 0.46, 0.02},
-                    Case{"halves_clocks_differ", {}, {{0.5}, {0.5}}, 0.43, 0.02, 300 * kUs},
-                    Case{"halves_beside_many", {}, {{0.5}, kFive}, 0.45, 0.02},
-                    Case{"halves_of_three_servers", {}, {{0.5}, kFive, {0.5}}, 0.43, 0.02},
-                    Case{"halves_of_long_pieces", {0.5, 5 * kMs}, {{0.5}, {0.5}}, 0.36, 0.1},
-                    Case{"fifths", {0.2}, {{0.8}, {0.4, 0.4}}, 0.15, 0.02},
-                    Case{"fifths_clocks_differ", {0.2}, {{0.8}, {0.4, 0.4}}, 0.14, 0.02, 300 * kUs},
-                    Case{"one_contended", {}, {{0.5}, {}}, 0.45, 0.51}),
+    testing::Values(
+        Case{"halves", {}, {{0.5}, {0.5}}, 0.46, 0.02},
+        Case{"halves_clocks_differ", {}, {{0.5}, {0.5}}, 0.43, 0.02, 300 * kUs},
+        Case{"halves_beside_many", {}, {{0.5}, kFive}, 0.45, 0.02},
+        Case{"halves_of_three_servers", {}, {{0.5}, kFive, {0.5}}, 0.43, 0.02},
+        Case{"halves_of_long_pieces", {0.5, 5 * kMs}, {{0.5}, {0.5}}, 0.36, 0.1},
+        Case{"fifths", {0.2}, {{0.8}, {0.4, 0.4}}, 0.15, 0.02},
+        Case{"fifths_clocks_differ", {0.2}, {{0.8}, {0.4, 0.4}}, 0.14, 0.02, 300 * kUs},
+        Case{"halves_of_two_gpus_each", of_two_gpus(), {{0.5}, {0.5}, {0.5}, kFive}, 0.4, 0.1},
+        Case{"one_of_two_gpus_contended", of_two_gpus(), {{0.5}, {}, {0.5}, {}}, 0.4, 0.51},
+        Case{"one_contended", {}, {{0.5}, {}}, 0.45, 0.51}),
     [](const auto& param) { return param.param.name; });
 
 }  // namespace
