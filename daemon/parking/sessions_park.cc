@@ -124,8 +124,8 @@ Status Sessions::begin_park(Lease* lease, const std::string& why) {
     std::lock_guard<std::mutex> hold(mutex_);
     const auto found = leases_.find(id);
     if (found == leases_.end() || found->second->moving.number != number) return;
-    fail_park(found->second.get(),
-              "its work did not end within " + std::to_string(kParkMs / 1000) + " s");
+    fail_park(found->second.get(), "its work did not end, or its memory was not copied, within " +
+                                       std::to_string(kParkMs / 1000) + " s");
   });
   if (lease->moving.sessions.empty()) finish_park(lease);
   return Status();
