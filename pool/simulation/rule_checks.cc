@@ -277,6 +277,7 @@ void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
   const bool only = policy().user_classes[*user_class].over_quota == OverQuota::kOnly;
   if (!only && counted <= quota) return;
   ++counts_.lending;
+  bool keeps = false;  // more than it holds
   // Accounts of a world have children without children, and only those hold anything.
   for (uint32_t of = 0; of < policy().accounts.size(); ++of) {
     const Account& each = policy().accounts[of];
@@ -286,11 +287,14 @@ void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
                     [of](const Account& other) { return other.parent == of; }))
       continue;
     const uint64_t its = std::max(held[of], kept);
+    keeps = keeps || kept > held[of];
     all += its;
     if (each.parent != kNoAccount) needed[each.parent] += its;
   }
   const uint32_t parent = policy().accounts[*account].parent;
-  if (all <= capacity ||
+  // What is held may be more than there is: one slice of a GPU counts as its memory, another as its
+  // time. Then places decide, unless somebody keeps what is not held.
+  if (all <= capacity || !keeps ||
       (parent != kNoAccount && needed[parent] <= policy().accounts[parent].quota[gpu_class]))
     return;
   fail("lease " + text(mine.entry.pool_lease_id) + " of " + mine.entry.account +
