@@ -2,6 +2,7 @@
 """NCCL between GPUs of several servers: groups, charging, losses, versions. softnccl is in the
 workers, and our library in the program."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -607,10 +608,11 @@ class Losses(several.TwoServers):
             TENDRIL_TRANSPORT="tcp",
         )
         self.addCleanup(harness.end, run)
-        pids = {}
+        pids, said = {}, []
         while len(pids) < 2:
             line = run.stdout.readline()
-            self.assertNotEqual(line, "", "the program ended early")
+            said.append(line)
+            self.assertNotEqual(line, "", "the program ended early: " + "".join(said))
             words = line.split()
             if words[1:2] == ["there"]:
                 pids[words[0]] = int(words[2])
@@ -763,6 +765,85 @@ tell("passed")
             )
             output = run.stdout.read()
             self.assertEqual((run.wait(20), output.strip()), (0, "passed"), output)
+
+
+OWN_NETWORK = "TENDRIL_TEST_OWN_NETWORK"
+
+
+def may_have_own_network():
+    tools = all(shutil.which(tool) for tool in ("unshare", "ip"))
+    return tools and subprocess.run(["unshare", "-n", "true"], check=False).returncode == 0
+
+
+@harness.needs_plain_client
+@unittest.skipUnless(SOFTNCCL.exists(), "softnccl is not built")
+@unittest.skipUnless(may_have_own_network(), "this user may make no network of its own")
+class SilentLines(several.ProgramTest):
+    """Packets to an address vanish, and no connection is told. The tests run in a network of their
+    own, all states at once, because the kernel needs some ten seconds to give up."""
+
+    OPTIONS, STATES = Losses.OPTIONS, Losses.STATES
+    begin, told = Losses.begin, Losses.told
+    SILENT = "127.0.0.3"
+    BOUND_S = 17.0
+
+    def in_own_network(self):
+        """Runs this test again, in a network where packets may vanish."""
+        again = f"ip link set lo up && exec {sys.executable} -m unittest {self.id()}"
+        done = subprocess.run(
+            ["unshare", "-n", "sh", "-c", again],
+            env={**os.environ, OWN_NETWORK: "1"},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        told = [line for line in done.stdout.splitlines() if line.startswith("silent line: ")]
+        self.assertEqual(len(told), len(self.STATES), done.stdout)
+        print("\n".join(told), file=sys.stderr)
+
+    def silence(self, *options, **environment):
+        """A rank waits for one on another server, and an address between them falls silent."""
+        if not os.environ.get(OWN_NETWORK):
+            self.in_own_network()
+            return
+        begun, servers = [], []
+        peers = pathlib.Path(self.folder, "peers")  # workers reach no other addresses
+        peers.write_text(f"127.0.0.1\n{self.SILENT}\n", encoding="ascii")
+        named = (*self.OPTIONS, "--peers", peers)
+        os.chmod(self.folder, 0o755)
+        for state in self.STATES:
+            self.near = Server(*named, warm=0, environment=environment)
+            far = Server(*named, *options, warm=0, environment=environment)
+            for server in (self.near, far):
+                servers.append(server)
+                self.addCleanup(server.stop)
+            if options:
+                far.endpoint = f"{self.SILENT}:{far.port}"
+            run, pids = self.begin(state, far)
+            begun.append((state, run, pids, self.folder))
+        route = ["ip", "route", "replace", "blackhole", self.SILENT, "table", "local"]
+        subprocess.run(route, check=True)
+        since = time.monotonic()
+        for _, _, _, self.folder in begun:
+            self.go_on("go")
+        for state, run, pids, _ in begun:
+            when, result = self.told(run)
+            print(f"silent line: {state}: told after {when - since:.1f} s", flush=True)
+            self.assertLess(when - since, self.BOUND_S, state)
+            self.assertIn(result, (0, 6) if state in ("abort", "finalize") else (6,), state)
+            with contextlib.suppress(ProcessLookupError):  # it has seen its own line's end
+                os.kill(pids["1"], signal.SIGKILL)
+            run.wait(20)
+        for server in servers[::2]:
+            eventually(server.idle, 20)
+
+    def test_between_client_and_server(self):
+        self.silence("--listen", self.SILENT)
+
+    def test_between_two_workers(self):
+        self.silence(TENDRIL_SOFTNCCL_ADDRESS=self.SILENT)
 
 
 if __name__ == "__main__":
