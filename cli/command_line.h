@@ -40,6 +40,7 @@ class CommandLine {
     add_doctor();
     add_bench();
     add_plan();
+    add_report();
     add_config();
     add_rest();
   }
@@ -145,6 +146,7 @@ class CommandLine {
   void add_doctor();
   void add_bench();
   void add_plan();
+  void add_report();
   void add_rest();
   static KnownCommand known(const CLI::App* command);
   static const CLI::App* below(const CLI::App* app, const std::string& name);
@@ -181,6 +183,7 @@ class CommandLine {
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
   PlanOptions plan_options_;
+  ReportOptions report_options_;
   std::string measure_library_, shell_, manual_folder_, known_what_, settings_file_, config_path_;
   std::vector<std::string> settings_of_;
   std::vector<uint64_t> lease_ids_;

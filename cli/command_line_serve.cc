@@ -206,6 +206,8 @@ void CommandLine::add_serve_switches(CLI::App* sub) {
   ServeOptions& o = serve_options_;
   add_metrics(sub, &o.metrics, &o.metrics_token);
   add_page(sub, &o.page);
+  sub->add_flag("--metrics-dcgm", o.metrics_dcgm,
+                "Metrics of GPUs also under the names of NVIDIA's exporter (DCGM_FI_...)");
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))

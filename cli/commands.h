@@ -87,6 +87,7 @@ struct ServeOptions {
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
   std::string hardware_slices = "auto", turns = "on", metrics, metrics_token, page;
+  bool metrics_dcgm = false;
   uint32_t warm = 1, warm_max = 4, warm_spare = 0, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false, weak_isolation = false, allow_pageable_access = false;
 };
@@ -151,6 +152,10 @@ int doctor(const DoctorOptions& options);
 int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
 int plan_gpus(const PlanOptions& options);
+struct ReportOptions : CommonOptions {
+  std::string by = "account", from = "7d", to = "now", format = "table";
+};
+int report_use(const ReportOptions& options);
 // Ends each of them that it can; names those that it cannot.
 int release_leases(const CommonOptions& options, const std::vector<uint64_t>& lease_ids);
 int change_lease(const ChangeOptions& options);

@@ -568,6 +568,25 @@ void CommandLine::add_plan() {
       ->type_name("FRACTION");
 }
 
+void CommandLine::add_report() {
+  CLI::App* const sub = command("report", "Who had how much of a pool's GPUs, from its history",
+                                [this] { return report_use(report_options_); });
+  ReportOptions& o = report_options_;
+  add_common(sub, &o, false);
+  sub->add_option(
+         "--by", o.by,
+         "user, account, user_class, gpu_class, server, lease, hour, day; several with commas")
+      ->type_name("NAMES")
+      ->capture_default_str();
+  sub->add_option("--from", o.from, "A date (2026-11-01, UTC) or a time ago (7d)")
+      ->type_name("TIME")
+      ->capture_default_str();
+  sub->add_option("--to", o.to, "The same, or now")->type_name("TIME")->capture_default_str();
+  sub->add_option("--format", o.format, "table, csv, json, or html (one page with plots)")
+      ->check(CLI::IsMember({"table", "csv", "json", "html"}))
+      ->capture_default_str();
+}
+
 void CommandLine::add_rest() {
   command("help", "Help of a command: tendril help pool apply", [this] { return print_help(); })
       ->add_option("command", topic_, "Its words")

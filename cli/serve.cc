@@ -98,6 +98,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.connections_max = options.connections_max;
   out.allow_pageable_access = options.allow_pageable_access;
   out.metrics = options.metrics;
+  out.metrics_dcgm = options.metrics_dcgm;
   out.metrics_token_file = options.metrics_token;
   out.page = options.page;
   out.sharing.hardware_slices = options.hardware_slices != "off";

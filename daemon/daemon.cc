@@ -344,7 +344,9 @@ Status DaemonImpl::prepare() {
 }
 
 base::Status DaemonImpl::serve_metrics() {
-  const auto text = [this] { return view::metrics_text(whole_list(), sessions_->counters()); };
+  const auto text = [this] {
+    return view::metrics_text(whole_list(), sessions_->counters(), options_.metrics_dcgm);
+  };
   auto metrics =
       reception::serve_metrics(options_.metrics, options_.metrics_token_file, text, front_.get());
   if (metrics.ok()) metrics_ = metrics.take();

@@ -40,6 +40,7 @@ struct DaemonOptions {
   std::string metrics;             // HOST:PORT that serves metrics over HTTP; empty: none
   std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only
   std::string page;                // HOST:PORT that shows the page; empty: none
+  bool metrics_dcgm = false;       // also with the names of NVIDIA's exporter
   IsolationWish isolation;
   std::string cgroup = "auto";  // "auto", "off", or the folder of a group (cgroups.h)
   WorkerOptions worker;

@@ -371,6 +371,11 @@ void Sessions::drop_session(Session* session) {
   freed_.notify_all();
 }
 
+// Since it did anything; negative: not known.
+double Sessions::idle_seconds(const Lease& lease) {
+  return lease.idle.known() ? double(lease.idle.idle_ns(base::now_ns())) / 1e9 : -1;
+}
+
 void Sessions::record_end(const Lease& lease, const char* rule, const char* why) {
   guard_->note(lease.owner, "end", "lease " + std::to_string(lease.id), {true, rule, why});
 }
@@ -383,6 +388,8 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   lease.expecting = false;
   if (is_trimming(lease.slices)) return;  // trimmed() will try again
   keep_record(lease);
+  if (lease.phase != wire::LeasePhase::kHeld)
+    ended_unscraped_.add({record_of(lease, nullptr), idle_seconds(lease)});
   arbiter_->close(lease_id);
   parking_.end(lease_id);
   book_.release(lease_id);

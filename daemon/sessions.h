@@ -41,7 +41,7 @@
 #include "lease/lease_book.h"
 #include "lease/parking.h"
 #include "session/control/connection.h"
-#include "view/metrics.h"
+#include "view/ended_leases.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
 #include "wire/pool.h"
@@ -329,6 +329,7 @@ class Sessions {
   bool is_trimming(const std::vector<wire::SliceGrant>& slices) const;
   void trimmed();
   void end_lease(Lease* lease, const std::string& why);
+  static double idle_seconds(const Lease& lease);
   void record_end(const Lease& lease, const char* rule, const char* why);
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
@@ -400,6 +401,7 @@ class Sessions {
   Exports exports_;                                        // guarded by mutex_
   std::map<std::string, access::Usage> usage_;             // guarded by mutex_; by owner's id
   uint64_t next_id_ = 1;                                   // guarded by mutex_
+  view::EndedLeases ended_unscraped_;                      // guarded by mutex_
   view::Counters counters_;                                // guarded by mutex_; the sums of events
   bool keeps_records_ = false, draining_ = false;          // guarded by mutex_
   std::deque<wire::BookEntry> ended_;                      // guarded by mutex_

@@ -160,6 +160,10 @@ view::Counters Sessions::counters() {
     counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu),
                              arbiter_->used_ns(gpu), arbiter_->turns_given(gpu)});
   }
+  for (const auto& [id, lease] : leases_) {
+    if (lease->phase != wire::LeasePhase::kHeld) counters.idle_s[id] = idle_seconds(*lease);
+  }
+  counters.ended = ended_unscraped_.scraped(base::now_ns());
   return counters;
 }
 

@@ -8,8 +8,14 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "view/plot.h"
 
 namespace tendril::plan {
+
+using view::escaped_html;
+using view::grid_step;
+using view::html_page;
+using view::html_table;
 
 namespace {
 
@@ -27,13 +33,6 @@ constexpr char kStyle[] =
     "rect.busy{fill:#f0857a}rect.found{fill:#8db8f2}polyline.held{stroke:#4d6a93}"
     ".busy{stroke:#f0857a}}";
 
-constexpr char kPageStyle[] =
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;"
-    "max-width:60em;padding:0 1em}table{border-collapse:collapse;font-variant-numeric:"
-    "tabular-nums}th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #8886}"
-    "th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}"
-    ".wide{overflow-x:auto}svg{max-width:100%;height:auto}";
-
 __attribute__((format(printf, 2, 3))) void append(std::string* text, const char* format, ...) {
   char piece[600];
   va_list values;
@@ -41,13 +40,6 @@ __attribute__((format(printf, 2, 3))) void append(std::string* text, const char*
   vsnprintf(piece, sizeof piece, format, values);
   va_end(values);
   *text += piece;
-}
-
-// The next of 1, 2, 5, 10, 20, ... that divides it into at most five.
-double grid_step(double most) {
-  double step = 1;
-  for (int i = 0; step * 5 < most && i < 60; ++i) step *= i % 3 == 1 ? 2.5 : 2;
-  return step;
 }
 
 void draw_line(const Report& report, double top, double most, bool busy, std::string* svg) {
@@ -124,45 +116,7 @@ void draw_ladder(const Report& report, double top, std::string* svg) {
   }
 }
 
-void add_table(const Cells& cells, std::string* page) {
-  *page += "<div class=\"wide\"><table>\n";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    *page += "<tr>";
-    const char* const tag = i == 0 ? "th" : "td";
-    for (const std::string& cell : cells[i])
-      *page += std::string("<") + tag + ">" + escaped_html(cell) + "</" + tag + ">";
-    *page += "</tr>\n";
-  }
-  *page += "</table></div>\n";
-}
-
 }  // namespace
-
-std::string escaped_html(const std::string& text) {
-  std::string result;
-  for (const char one : base::printable(text, kMostNameBytes)) {
-    switch (one) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      default:
-        result += one;
-    }
-  }
-  return result;
-}
 
 std::string report_svg(const Report& report) {
   const double use_top = kMargin;
@@ -183,26 +137,17 @@ std::string report_svg(const Report& report) {
 }
 
 std::string report_html(const Report& report) {
-  std::string page =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width\">\n<meta http-equiv=\"Content-Security-Policy\" "
-      "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>GPUs for the same work"
-      "</title>\n<style>";
-  page += std::string(kPageStyle) + "</style>\n<h1>GPUs for the same work</h1>\n<p>";
-  for (const std::string& line : summary_sentences(report)) page += escaped_html(line) + "\n";
-  page += "</p>\n" + report_svg(report);
-  add_table(ladder_cells(report), &page);
-  page += "<ul>\n";
+  std::string body = "<p>";
+  for (const std::string& line : summary_sentences(report)) body += escaped_html(line) + "\n";
+  body += "</p>\n" + report_svg(report);
+  body += html_table(ladder_cells(report)) + "<ul>\n";
   for (const std::string& note : ladder_notes(report))
-    page += "<li>" + escaped_html(note) + "</li>\n";
-  page += "</ul>\n";
-  if (report.measured) {
-    page += "<h2>Most held and idle</h2>\n";
-    add_table(user_cells(report), &page);
-  }
-  page += "<p>From";
-  for (const std::string& file : report.files) page += " " + escaped_html(file);
-  return page + "</p>\n</html>\n";
+    body += "<li>" + escaped_html(note) + "</li>\n";
+  body += "</ul>\n";
+  if (report.measured) body += "<h2>Most held and idle</h2>\n" + html_table(user_cells(report));
+  body += "<p>From";
+  for (const std::string& file : report.files) body += " " + escaped_html(file);
+  return html_page("GPUs for the same work", body + "</p>\n");
 }
 
 }  // namespace tendril::plan

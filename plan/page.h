@@ -9,7 +9,6 @@
 
 namespace tendril::plan {
 
-std::string escaped_html(const std::string& text);  // also what is no UTF-8 and control characters
 // The plots alone, as a file of its own.
 std::string report_svg(const Report& report);
 std::string report_html(const Report& report);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "reception/log.h"
+#include "scheduler/history_reader.h"
 
 namespace tendril::scheduler {
 
@@ -30,6 +31,7 @@ constexpr uint64_t kUndecidedEveryNs = 2'000 * kMs;  // who waits hears a sign o
 constexpr int kFiguresMs = 2000;                     // whoever reads metrics waits no longer
 constexpr size_t kPartBytes = 768u << 10;            // of a long answer in one message
 constexpr char kMore[] = "more";                     // the verb that asks for the rest
+constexpr char kHistory[] = "history";               // the verb that the store answers
 
 pool::Now now_of(uint64_t now_ns) { return {now_ns, static_cast<int64_t>(time(nullptr))}; }
 
@@ -57,7 +59,7 @@ pool::Asker asker_of(const Visit& visit, const std::string& claimed) {
 }
 
 access::Action action_of(const std::string& verb) {
-  if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore)
+  if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore || verb == kHistory)
     return access::Action::kList;
   // The Scheduler looks whose it is.
   if (verb == "release" || verb == "change" || verb == "hold" || verb == "unhold" ||
@@ -95,8 +97,9 @@ Core::Core(CoreOptions options, access::Guard* guard)
 
 Core::~Core() { stop(); }
 
-void Core::start(StoreThread* store) {
+void Core::start(StoreThread* store, HistoryReader* history) {
   store_ = store;
+  history_ = history;
   thread_ = std::thread([this] { run(); });
 }
 
@@ -336,6 +339,7 @@ void Core::take_election(uint64_t term, uint64_t certain_until_ns, const Records
   options.pool = options_.pool;
   options.scheduler = options_.scheduler;
   options.term = term;
+  options.history = options_.history;
   options.zones = options_.zones;
   scheduler_ = std::make_unique<pool::Scheduler>(std::move(options));
   scheduler_->recover(records, now_of(now_ns));
@@ -446,12 +450,25 @@ void Core::take_command(const Visit& visit, const wire::PoolCommand& command, La
     Link* const link = link_for(visit.connection, std::move(later));
     return send_answer(visit.connection, {visit.connection, Status(), std::move(link->rest)});
   }
+  if (command.verb == kHistory) return take_history(visit, command, std::move(later));
   if (scheduler_ == nullptr) return later.refuse(elsewhere());
   const Status decides = may_decide();
   if (!decides.ok()) return later.refuse(decides);
   link_for(visit.connection, std::move(later));
   scheduler_->command(visit.connection, asker_of(visit, std::string()), command,
                       now_of(base::now_ns()));
+}
+
+void Core::take_history(const Visit& visit, const wire::PoolCommand& command, Later later) {
+  const uint64_t connection = visit.connection;
+  link_for(connection, std::move(later));
+  history_->ask(
+      command.arguments, asker_of(visit, std::string()),
+      [this, connection](base::Result<std::string> json) {
+        pool::Effects::ToCommander answer{connection, json.status(), std::string()};
+        if (json.ok()) answer.json = json.take();
+        post([this, answer = std::move(answer)] { send_answer(answer.connection, answer); });
+      });
 }
 
 void Core::take_list(const Visit& visit, const wire::ListRequest& request, Later later) {

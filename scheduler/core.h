@@ -30,6 +30,7 @@ struct CoreOptions {
   std::string endpoint;   // where others reach this process
   std::string policy;     // what holds in a store that has no policy yet; may be empty
   pool::ZoneReader zones;
+  pool::HistoryLimits history;
 };
 
 // Who asks, and on which connection.
@@ -39,13 +40,16 @@ struct Visit {
   std::string address;
 };
 
+class HistoryReader;
+
 class Core final : public StoreEvents {
  public:
   Core(CoreOptions options, access::Guard* guard);
   ~Core() override;
 
-  // `store` gets the batches. It must live until stop().
-  void start(StoreThread* store);
+  // `store` gets the batches; `history` is asked what the store has of the past. Both must live
+  // until stop().
+  void start(StoreThread* store, HistoryReader* history);
   // Everything that waits is left unanswered.
   void stop();
 
@@ -105,6 +109,7 @@ class Core final : public StoreEvents {
   void take_report(const Visit& visit, const wire::PoolReport& report, session::Later later);
   void take_lease(const Visit& visit, const wire::LeaseRequest& request, session::Later later);
   void take_command(const Visit& visit, const wire::PoolCommand& command, session::Later later);
+  void take_history(const Visit& visit, const wire::PoolCommand& command, session::Later later);
   void take_list(const Visit& visit, const wire::ListRequest& request, session::Later later);
   void take_gone(uint64_t connection, bool orderly);
   void take_election(uint64_t term, uint64_t certain_until_ns, const Records& records);
@@ -125,6 +130,7 @@ class Core final : public StoreEvents {
   const CoreOptions options_;
   access::Guard* const guard_;
   StoreThread* store_ = nullptr;
+  HistoryReader* history_ = nullptr;
   std::thread thread_;
 
   // The thread's own.

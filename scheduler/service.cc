@@ -14,6 +14,7 @@
 #include "reception/reception.h"
 #include "scheduler/core.h"
 #include "scheduler/handler.h"
+#include "scheduler/history_reader.h"
 #include "scheduler/page_source.h"
 #include "store/open.h"
 #include "view/pool_metrics.h"
@@ -67,6 +68,7 @@ class ServiceImpl final : public Service {
   std::unique_ptr<reception::Front> front_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<StoreThread> store_;
+  HistoryReader history_;
   HandlerContext context_;
   std::unique_ptr<http::Server> metrics_;
   std::unique_ptr<PageSource> page_source_;
@@ -114,6 +116,11 @@ Status ServiceImpl::prepare(std::unique_ptr<store::Store> opened) {
   core.endpoint = endpoint();
   core.policy = policy.take();
   core.zones = options_.zones ? options_.zones : system_zone;
+  // etcd holds its data in memory, and two gigabytes of it by default.
+  if (opened->address().rfind("etcd", 0) == 0) {
+    core.history.second_bytes = 32ull << 20;
+    core.history.minute_bytes = 192ull << 20;
+  }
   StoreThreadOptions timing = options_.timing;
   timing.holder = Core::holder_text(core.scheduler, core.endpoint);
   context_.pool = core.pool;
@@ -127,7 +134,8 @@ Status ServiceImpl::prepare(std::unique_ptr<store::Store> opened) {
   if (status.ok()) status = start_metrics();
   if (!status.ok()) return status;
   log(Level::kInfo, "the store is %s", store_->address().c_str());
-  core_->start(store_.get());
+  core_->start(store_.get(), &history_);
+  history_.start(store_->store());
   store_->start();
   return front_->greet();
 }
@@ -192,6 +200,7 @@ void ServiceImpl::stop() {
   metrics_.reset();  // its thread asks the others, as the page's does
   if (page_ != nullptr) page_->stop();
   if (front_ != nullptr) front_->close();
+  history_.stop();
   if (core_ != nullptr) core_->stop();
   if (store_ != nullptr) store_->stop();
   if (reception_ != nullptr && !reception_->stop(kStopMaxMs)) {

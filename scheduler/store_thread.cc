@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 
 #include "base/clock.h"
@@ -23,8 +24,7 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kPageEntries = 500;
-constexpr size_t kThinEntries = 100;  // records in one look
-constexpr size_t kThinHours = 24;     // of a record in one write
+constexpr size_t kThinEntries = 100, kChunkEntries = 16;  // in one look
 
 size_t bytes_of(const pool::Batch& batch) {
   size_t bytes = 0;
@@ -97,7 +97,7 @@ void StoreThread::run() {
       const uint64_t now_ns = base::now_ns();
       uint64_t wake_ns = keep_at_ns_;
       if (!batches_.empty() && term_ != 0) wake_ns = std::min(wake_ns, retry_at_ns_);
-      if (batches_.empty() && term_ != 0) wake_ns = std::min(wake_ns, thin_at_ns_);
+      if (batches_.empty() && term_ != 0) wake_ns = std::min(wake_ns, thin_at_ns());
       if (wake_ns > now_ns) {
         changed_.wait_for(hold, std::chrono::nanoseconds(wake_ns - now_ns));
         if (stopping_) break;
@@ -110,7 +110,7 @@ void StoreThread::run() {
     }
     if (now_ns >= keep_at_ns_ && !keep()) continue;
     if (now_ns >= retry_at_ns_ && !write_some()) continue;
-    if (base::now_ns() >= thin_at_ns_) thin_some();
+    if (base::now_ns() >= thin_at_ns()) thin_some();
   }
   if (term_ == 0) return;
   write_some();
@@ -137,18 +137,32 @@ void StoreThread::campaign() {
   if (!recover(term_, &records)) return;
   retry_at_ns_ = 0;
   retry_ms_ = 0;
-  thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_pause_ms) * kMs;
-  thin_after_.clear();
-  thin_queue_.clear();
-  thin_pass_over_ = false;
+  thinnings_ = {{pool::keys::kSeconds, pool::kSecondsKeptS, options_.thin_history_every_ms, true},
+                {pool::keys::kMinutes, pool::kMinutesKeptS, options_.thin_history_every_ms, true},
+                {pool::keys::kUsed, options_.keep_leases_s, options_.thin_leases_every_ms, false}};
+  for (Thinning& old : thinnings_)
+    old.at_ns = base::now_ns() + uint64_t(options_.thin_first_ms) * kMs;
   events_->elected(term_, certain_until_ns_, std::move(records));
 }
 
 bool StoreThread::recover(uint64_t term, StoreEvents::Records* records) {
-  std::string after;
+  if (!read_all(term, pool::Scheduler::kStorePrefix, "", records)) return false;
+  StoreEvents::Records past;
+  for (const pool::HistoryRead& read : pool::first_history_reads()) {
+    if (!read_all(term, read.prefix, read.after, &past)) return false;
+  }
+  for (const pool::HistoryRead& read : pool::later_history_reads(past)) {
+    if (!read_all(term, read.prefix, read.after, &past)) return false;
+  }
+  records->insert(records->end(), std::make_move_iterator(past.begin()),
+                  std::make_move_iterator(past.end()));
+  return true;
+}
+
+bool StoreThread::read_all(uint64_t term, const std::string& prefix, std::string after,
+                           StoreEvents::Records* records) {
   for (bool more = true; more;) {
-    auto page = store_->list(pool::Scheduler::kStorePrefix, after, kPageEntries,
-                             Deadline(options_.call_ms));
+    auto page = store_->list(prefix, after, kPageEntries, Deadline(options_.call_ms));
     note(page.status());
     if (!page.ok()) {
       // Another may be able to read.
@@ -223,87 +237,53 @@ bool StoreThread::write_some() {
   return true;
 }
 
+uint64_t StoreThread::thin_at_ns() const {
+  uint64_t at_ns = pool::kNotAgain;
+  for (const Thinning& old : thinnings_) at_ns = std::min(at_ns, old.at_ns);
+  return at_ns;
+}
+
 void StoreThread::thin_some() {
-  thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_pause_ms) * kMs;
-  Status status;
-  if (!thin_queue_.empty()) {
-    bool done = false;
-    status = thin_record(thin_queue_.front(), &done);
-    // What failed is read again: it may have been written.
-    if (!status.ok() || done) thin_queue_.pop_front();
-  } else if (thin_pass_over_) {
-    thin_pass_over_ = false;
-    thin_after_.clear();
-    thin_at_ns_ = base::now_ns() + uint64_t(options_.thin_every_ms) * kMs;
-  } else if (options_.keep_leases_s != 0) {
-    auto page =
-        store_->list(pool::keys::kUsed, thin_after_, kThinEntries, Deadline(options_.call_ms));
-    status = page.status();
-    if (page.ok()) {
-      const int64_t now_s = static_cast<int64_t>(time(nullptr));
-      for (store::Entry& entry : page->entries) {
-        pool::UsedRecord record;
-        thin_after_ = entry.key;
-        if (!pool::read_used(entry.value, &record)) continue;  // it stays, for people
-        if (pool::is_old(record, now_s, options_.keep_leases_s))
-          thin_queue_.push_back(std::move(entry));
-      }
-      thin_pass_over_ = !page->more;
-    }
-  } else {
-    thin_at_ns_ = pool::kNotAgain;
-  }
+  const auto due = std::min_element(
+      thinnings_.begin(), thinnings_.end(),
+      [](const Thinning& one, const Thinning& other) { return one.at_ns < other.at_ns; });
+  const Status status = thin(&*due);
   if (status.code() == Code::kRefused) return depose(status.message());
   if (!status.ok()) {
-    thin_after_.clear();
-    thin_at_ns_ = base::now_ns() + uint64_t(options_.retry_most_ms) * kMs;
+    due->after.clear();
+    due->at_ns = base::now_ns() + uint64_t(options_.retry_most_ms) * kMs;
   }
-  if (status.code() != Code::kMismatch) note(status);
+  note(status);
 }
 
-Status StoreThread::thin_record(const store::Entry& entry, bool* done) {
-  pool::UsedRecord record;
-  *done = true;
-  auto present = store_->get(entry.key, Deadline(options_.call_ms));
-  if (present.status().code() == Code::kNotFound) return Status();
-  if (!present.ok()) return present.status();
-  if (!pool::read_used(present->value, &record)) return Status();
+Status StoreThread::thin(Thinning* old) {
+  old->at_ns = pool::kNotAgain;
+  if (old->kept_s == 0) return Status();
+  const auto now_s = static_cast<uint64_t>(time(nullptr));
+  const std::string below =
+      old->in_order ? pool::expired_before(old->prefix, now_s * 1'000'000'000, old->kept_s) : "";
+  auto page = store_->list(old->prefix, old->after, old->in_order ? kChunkEntries : kThinEntries,
+                           Deadline(options_.call_ms));
+  if (!page.ok()) return page.status();
+  bool is_over = !page->more;
   std::vector<store::Change> changes;
-  size_t hours = 0;
-  const Status added = add_hours(record, &changes, &hours);
-  if (!added.ok() || hours == 0) return added;
-  record.hours_summed += uint32_t(hours);
-  *done = record.hours_summed >= pool::hour_count(record);
-  std::optional<std::string> left;
-  if (!*done) left = pool::used_json(record);
-  changes.push_back({entry.key, left, present->revision});
-  return store_->write(term_, changes, Deadline(options_.call_ms));
-}
-
-// The next hours of the record, as many as one write takes.
-Status StoreThread::add_hours(const pool::UsedRecord& record, std::vector<store::Change>* changes,
-                              size_t* hours) {
-  size_t bytes = 0;
-  for (const pool::HourPart& part : pool::hours_of(record, record.hours_summed, kThinHours)) {
-    const std::string key = pool::hour_key(part.hour, record.account, record.server);
-    auto sums = store_->get(key, Deadline(options_.call_ms));
-    const bool is_new = sums.status().code() == Code::kNotFound;
-    if (!sums.ok() && !is_new) return sums.status();
-    std::vector<pool::HourRow> rows;
-    if (!is_new && !pool::read_hour(sums->value, &rows)) {
-      log(Level::kError, "%s: the sums at %s are damaged; records of that hour stay as they are",
-          store_->address().c_str(), key.c_str());
-      return Status();
-    }
-    pool::add_to_hour(record, part.sums, &rows);
-    std::string value = pool::hour_json(rows);
-    bytes += key.size() + value.size();
-    if (value.size() > store::kValueBytesMax) return Status();  // its records stay
-    if (*hours != 0 && bytes > store::kWriteBytesMax / 2) return Status();
-    changes->push_back({key, std::move(value), is_new ? 0 : sums->revision});
-    ++*hours;
+  for (const store::Entry& entry : page->entries) {
+    pool::UsedRecord record;
+    old->after = entry.key;
+    // A record that is damaged stays, for people.
+    const bool is_old = old->in_order ? entry.key < below
+                                      : pool::read_used(entry.value, &record) &&
+                                            pool::is_old(record, int64_t(now_s), old->kept_s);
+    if (is_old) changes.push_back({entry.key, std::nullopt, entry.revision});
+    is_over = is_over || (old->in_order && !is_old);
   }
-  return Status();
+  if (is_over) old->after.clear();
+  const int pause_ms = is_over ? old->every_ms : options_.thin_pause_ms;
+  old->at_ns = base::now_ns() + uint64_t(pause_ms) * kMs;
+  if (changes.empty()) return Status();
+  const Status written = store_->write(term_, changes, Deadline(options_.call_ms));
+  // It was written again meanwhile: the next look sees it.
+  return written.code() == Code::kMismatch ? Status() : written;
 }
 
 void StoreThread::depose(const std::string& why) {

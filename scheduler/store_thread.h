@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "pool/accounting/hours.h"
+#include "pool/accounting/history.h"
 #include "pool/scheduler/scheduler.h"
 #include "store/store.h"
 
@@ -45,10 +45,12 @@ struct StoreThreadOptions {
   int campaign_every_ms = 500;
   int call_ms = 2'000;  // for one call
   int retry_first_ms = 100, retry_most_ms = 2'000;
-  // Records of leases that ended longer ago become sums of hours (pool/accounting). 0: they stay.
+  // Records of leases that ended longer ago are erased: the history has their sums. 0: they stay.
   uint64_t keep_leases_s = 90 * 86'400;
-  int thin_every_ms = 3'600'000;  // looks at all records
-  int thin_pause_ms = 200;        // between two pieces of that work
+  int thin_leases_every_ms = 3'600'000;  // looks at all records
+  int thin_history_every_ms = 60'000;    // looks at the oldest chunks
+  int thin_first_ms = 120'000;           // after the election, when there are new marks
+  int thin_pause_ms = 200;               // between two pieces of that work
 };
 
 class StoreThread {
@@ -62,6 +64,8 @@ class StoreThread {
   // Writes it in this term. A batch of another term is dropped. Any thread.
   void write(uint64_t term, pool::Batch batch);
   std::string address() const { return store_->address(); }
+  // For reading, by any thread.
+  store::Store* store() const { return store_.get(); }
   // Calls that failed so far. Any thread.
   uint64_t failures() const { return failures_.load(); }
 
@@ -73,11 +77,21 @@ class StoreThread {
   bool write_some();
   // Holds the lock. False: it is lost.
   bool keep();
-  // A piece of the work on old records: reads some, or adds some hours of one to their sums.
+  bool read_all(uint64_t term, const std::string& prefix, std::string after,
+                StoreEvents::Records* records);
+  // What the store keeps for a time only.
+  struct Thinning {
+    std::string prefix;
+    uint64_t kept_s;
+    int every_ms;
+    bool in_order;           // of age
+    std::string after = "";  // the last key that was looked at; empty: from the first
+    uint64_t at_ns = 0;
+  };
+  // A piece of the work on what is old: reads some, and erases what is kept no longer.
   void thin_some();
-  base::Status thin_record(const store::Entry& entry, bool* done);
-  base::Status add_hours(const pool::UsedRecord& record, std::vector<store::Change>* changes,
-                         size_t* hours);
+  base::Status thin(Thinning* old);
+  uint64_t thin_at_ns() const;
   void depose(const std::string& why);
   void note(const base::Status& status);
 
@@ -90,11 +104,8 @@ class StoreThread {
   uint64_t term_ = 0;  // 0: it does not schedule
   uint64_t keep_at_ns_ = 0, retry_at_ns_ = 0, certain_until_ns_ = 0;
   int retry_ms_ = 0;
-  uint64_t thin_at_ns_ = 0;
-  std::string thin_after_;  // the last record that was looked at; empty: from the first
-  std::deque<store::Entry> thin_queue_;  // old ones
-  bool thin_pass_over_ = false;          // the last look saw the last record
-  std::string holder_;                   // the last one that was told
+  std::vector<Thinning> thinnings_;
+  std::string holder_;  // the last one that was told
   bool holder_told_ = false;
   std::string trouble_;  // the last one that was logged
   std::atomic<uint64_t> failures_{0};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 
 #include "store/open.h"
 #include "store/testing/etcd_cluster.h"
@@ -176,59 +177,54 @@ TEST_F(StoreThreadTest, KeepsTheLock) {
   EXPECT_EQ(ears.terms.size(), 1u);
 }
 
-// Old records become sums of hours. What fails on the way is neither lost nor counted twice.
-TEST_F(StoreThreadTest, OldRecordsBecomeSumsOfHours) {
-  pool::UsedSums whole;
-  const auto record_of = [](int i, int64_t ended_at) {
+// What is old goes, in pieces, and a store that fails loses nothing else.
+TEST_F(StoreThreadTest, OldRecordsAndOldChunksAreErased) {
+  const int64_t now_s = time(nullptr);
+  const auto record_of = [](int64_t ended_at) {
     pool::UsedRecord record;
-    record.lease = uint64_t(i);
     record.server = "gpu1";
-    record.owner_id = record.owner = i % 2 == 0 ? "ann" : "bob";
-    record.account = "vision";
-    record.granted_at = 1'600'000'000 + i * 1000;
     record.ended_at = ended_at;
-    record.sums = {1, uint64_t(i), uint64_t(i) * pool::kHourNs + 7, 5, 77, uint64_t(i), 13, 11};
-    return record;
+    return pool::used_json(record);
   };
-  std::vector<pool::Write> writes = {{"used/damaged", "{"}};
+  std::vector<pool::Write> writes = {{"used/damaged", "{"}, {"used/new", record_of(now_s)}};
+  const auto chunk = [&](const std::string& tier, int64_t age_s) {
+    writes.push_back({pool::chunk_key(tier, uint64_t(now_s - age_s) * 1'000'000'000), "chunk"});
+  };
   for (int i = 0; i < 30; ++i) {
-    const pool::UsedRecord record = record_of(i, 1'600'500'000);
-    whole.add(record.sums);
-    writes.push_back({"used/gpu1-0-" + std::to_string(i) + "-0", pool::used_json(record)});
+    writes.push_back({"used/gpu1-0-" + std::to_string(i) + "-0", record_of(1'600'500'000)});
+    chunk(pool::keys::kSeconds, 3700 + i);
   }
-  writes.push_back({"used/new", pool::used_json(record_of(1, int64_t(time(nullptr))))});
+  for (const int64_t age_s : {3500, 10}) chunk(pool::keys::kSeconds, age_s);
+  for (const int64_t age_s : {32 * 86'400, 30 * 86'400}) chunk(pool::keys::kMinutes, age_s);
+  chunk(pool::keys::kHours, int64_t(9) * 365 * 86'400);
   auto faulty =
       std::make_unique<store::FaultyStore>(std::make_unique<store::MemoryStore>(state_), 5);
   store::Faults faults;
   faults.unavailable = faults.lost = 2;
   store::FaultyStore* const failing = faulty.get();
   StoreThreadOptions options = quick("pool1 a:1");
-  options.thin_pause_ms = 0;
-  options.thin_every_ms = 20;
+  options.thin_pause_ms = options.thin_first_ms = 0;
+  options.thin_leases_every_ms = options.thin_history_every_ms = 20;
   Ears ears;
   StoreThread thread(std::move(faulty), options, &ears);
   thread.start();
   ASSERT_TRUE(ears.await([&] { return !ears.terms.empty(); }));
   failing->set(faults);
   thread.write(ears.terms[0], batch(1, std::move(writes)));
-  pool::UsedSums sums;
-  size_t left = 0;
-  for (int i = 0; i < 1000; ++i) {
+  std::map<std::string, size_t> left;
+  for (int i = 0; i < 1000 && left["used/"] + left["hist"] != 6; ++i) {
     usleep(10'000);
-    sums = pool::UsedSums();
-    left = 0;
+    left.clear();
     std::lock_guard<std::mutex> hold(state_->mutex);
     for (const auto& [key, entry] : state_->entries) {
-      if (key.rfind("used/", 0) == 0) ++left;
-      std::vector<pool::HourRow> rows;
-      if (key.rfind("hours/", 0) != 0) continue;
-      ASSERT_TRUE(pool::read_hour(entry.value, &rows)) << key;
-      for (const pool::HourRow& row : rows) sums.add(row.sums);
+      ++left[key.substr(0, key[0] == 'u' ? 5 : 4)];
+      ++left[key.substr(0, 10)];
     }
-    if (left == 2 && sums.leases == 30) break;
   }
-  EXPECT_EQ(left, 2u);  // a damaged one, and one that is new
-  EXPECT_TRUE(sums == whole);
+  EXPECT_EQ(left["used/"], 2u);  // a damaged one, and one that is new
+  EXPECT_EQ(left["history/s/"], 2u);
+  EXPECT_EQ(left["history/m/"], 1u);
+  EXPECT_EQ(left["history/h/"], 1u);
 }
 
 // A real etcd of three members: batches, a quorum that is lost and comes back.

@@ -91,12 +91,16 @@ void add_gpus(const wire::ListReply& list, const Counters& counters, std::string
        [](Gpu gpu, Counted) { return gpu.power_mw / 1000.0; });
 }
 
-void add_leases(const wire::ListReply& list, std::string* out) {
+void add_leases(const wire::ListReply& list, const Counters& counters, std::string* out) {
   using Lease = const wire::LeaseRecord&;
+  std::vector<const wire::LeaseRecord*> leases;
+  for (const wire::LeaseRecord& lease : list.leases) leases.push_back(&lease);
+  for (const LeaseMetrics& ended : counters.ended) leases.push_back(&ended.lease);
   const auto each = [&](const char* name, const char* type, const char* help, bool measured,
                         const std::function<double(Lease, size_t)>& value_of) {
     Family family(out, name, type, help);
-    for (const wire::LeaseRecord& lease : list.leases) {
+    for (const wire::LeaseRecord* const each : leases) {
+      const wire::LeaseRecord& lease = *each;
       for (size_t slice = 0; slice < lease.slices.size(); ++slice) {
         if (measured && (slice >= lease.uses.size() || !lease.uses[slice].measured)) continue;
         family.add(label("lease", std::to_string(lease.lease_id)) + "," +
@@ -138,6 +142,53 @@ void add_leases(const wire::ListReply& list, std::string* out) {
        [](Lease lease, size_t) { return static_cast<double>(lease.parks); });
   each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
+  Family idle(out, "tendril_lease_idle_seconds", "gauge",
+              "Since work or a copy of the lease last reached its GPUs; 0 while it works.");
+  const auto add_idle = [&](Lease lease, double idle_s) {
+    if (idle_s < 0) return;
+    idle.add(label("lease", std::to_string(lease.lease_id)) + "," +
+                 label("user", user_text(lease.client)) + "," + label("client", lease.client.host) +
+                 "," + label("program", lease.client.program),
+             idle_s);
+  };
+  for (const wire::LeaseRecord& lease : list.leases) {
+    const auto known = counters.idle_s.find(lease.lease_id);
+    add_idle(lease, known == counters.idle_s.end() ? -1 : known->second);
+  }
+  for (const LeaseMetrics& ended : counters.ended) add_idle(ended.lease, ended.idle_s);
+}
+
+// The names, labels and units of dcgm-exporter (gauges; memory in MiB, utilisation in per cent).
+void add_dcgm(const wire::ListReply& list, std::string* out) {
+  using Gpu = const wire::GpuRecord&;
+  const auto each = [&](const char* name, const char* help,
+                        const std::function<double(Gpu)>& value_of) {
+    Family family(out, name, "gauge", help);
+    for (const wire::GpuRecord& gpu : list.gpus) {
+      const double value = value_of(gpu);
+      if (value < 0) continue;
+      const std::string index = std::to_string(gpu.index);
+      family.add(label("gpu", index) + "," + label("UUID", uuid_text(gpu.uuid)) + "," +
+                     label("device", "nvidia" + index) + "," + label("modelName", gpu.name) + "," +
+                     label("Hostname", list.server),
+                 value);
+    }
+  };
+  constexpr double kMib = 1 << 20;
+  each("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).",
+       [](Gpu gpu) { return static_cast<double>(gpu.utilization_percent); });
+  each("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
+       [](Gpu gpu) { return gpu.utilization_percent / 100.0; });
+  each("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
+       [](Gpu gpu) { return static_cast<double>(gpu.memory_used_bytes) / kMib; });
+  each("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", [](Gpu gpu) {
+    return static_cast<double>(gpu.memory_total_bytes) / kMib -
+           static_cast<double>(gpu.memory_used_bytes) / kMib;
+  });
+  each("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).",
+       [](Gpu gpu) { return static_cast<double>(gpu.temperature_c); });
+  each("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).",
+       [](Gpu gpu) { return gpu.power_mw < 0 ? -1 : gpu.power_mw / 1000.0; });
 }
 
 void add_sessions(const wire::ListReply& list, std::string* out) {
@@ -174,12 +225,13 @@ void add_sessions(const wire::ListReply& list, std::string* out) {
 
 }  // namespace
 
-std::string metrics_text(const wire::ListReply& list, const Counters& counters) {
+std::string metrics_text(const wire::ListReply& list, const Counters& counters, bool dcgm) {
   std::string out;
   add_server(list, counters, &out);
   add_gpus(list, counters, &out);
-  add_leases(list, &out);
+  add_leases(list, counters, &out);
   add_sessions(list, &out);
+  if (dcgm) add_dcgm(list, &out);
   return out;
 }
 

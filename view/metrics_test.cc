@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "view/ended_leases.h"
 #include "view/pool_metrics.h"
 
 namespace tendril::view {
@@ -87,6 +88,42 @@ TEST(Metrics, WhatIsKnownIsThere) {
   EXPECT_TRUE(has_line(text, "tendril_session_received_bytes_total" + session + "3000"));
   EXPECT_TRUE(has_line(text, "tendril_session_awaited_seconds_total" + session + "1.5"));
   EXPECT_TRUE(has_line(text, "tendril_session_processor_seconds_total" + session + "0.25"));
+}
+
+TEST(Metrics, ALeaseThatEndedIsScrapedOnce) {
+  EndedLeases ended;
+  LeaseMetrics last;
+  last.lease = sample().leases[0];
+  last.idle_s = 2.5;
+  ended.add(last);
+  Counters counters;
+  counters.ended = ended.scraped(1'000'000'000);
+  wire::ListReply list = sample();
+  list.leases.clear();
+  const std::string text = metrics_text(list, counters);
+  EXPECT_TRUE(text.find("tendril_lease_gpu_seconds_total{lease=\"9\",gpu=\"0\"") !=
+              std::string::npos)
+      << text;
+  EXPECT_TRUE(text.find("tendril_lease_idle_seconds{lease=\"9\"") != std::string::npos);
+  EXPECT_EQ(ended.scraped(2'000'000'000).size(), 1u);  // a second Prometheus
+  EXPECT_EQ(ended.scraped(17'000'000'000).size(), 0u);
+  for (size_t i = 0; i < 2 * EndedLeases::kMost; ++i) ended.add(last);
+  EXPECT_EQ(ended.scraped(1).size(), EndedLeases::kMost);
+}
+
+TEST(Metrics, SeriesOfOtherExportersOnlyIfAsked) {
+  wire::ListReply list = sample();
+  list.gpus[0].utilization_percent = 37;
+  list.gpus[0].memory_total_bytes = 3ull << 20;
+  list.gpus[0].memory_used_bytes = 1ull << 20;
+  EXPECT_EQ(metrics_text(list, Counters()).find("DCGM"), std::string::npos);
+  const std::string text = metrics_text(list, Counters(), true);
+  const std::string labels =
+      R"({gpu="0",UUID="GPU-11111111-1111-1111-1111-111111111111",device="nvidia0",)"
+      R"(modelName="H200",Hostname="rack7"} )";
+  EXPECT_TRUE(has_line(text, "DCGM_FI_DEV_GPU_UTIL" + labels + "37")) << text;
+  EXPECT_TRUE(has_line(text, "DCGM_FI_DEV_FB_FREE" + labels + "2"));
+  EXPECT_TRUE(has_line(text, "DCGM_FI_PROF_GR_ENGINE_ACTIVE" + labels + "0.37"));
 }
 
 TEST(Metrics, EachFamilyIsDescribedOnce) {

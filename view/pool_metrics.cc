@@ -26,6 +26,8 @@ void add_process(const PoolProcess& process, std::string* out) {
   Family(out, "tendril_pool_scheduler_term", "gauge",
          "The term of this scheduler; 0 if it stands by.")
       .add("", double(process.term));
+  Family(out, "tendril_scheduler_term", "gauge", "The term of this scheduler; 0 if it stands by.")
+      .add("", double(process.term));
   Family(out, "tendril_pool_store_failures_total", "counter", "Calls of the store that failed.")
       .add("", double(process.store_failures));
 }
@@ -36,6 +38,10 @@ void add_servers(const Json& figures, std::string* out) {
     if (each.value().is_number()) {
       servers.add(label("state", each.key()), each.value().get<double>());
     }
+  }
+  Family up(out, "tendril_server_up", "gauge", "1 if the server reports to its pool, else 0.");
+  for (const Json& each : part(figures, "servers_up")) {
+    up.add(named("server", each, "server"), number(each, "up"));
   }
   Family gpus(out, "tendril_pool_gpus", "gauge",
               "GPUs by class and state: free, shared, full, or the state of their server.");
@@ -99,6 +105,30 @@ void add_accounts(const Json& figures, std::string* out) {
   for (const Json& each : part(figures, "accounts")) {
     waiting.add(named("account", each, "name"), number(each, "waiting"));
   }
+  const auto by_class = [&](const char* name, const char* help, const char* key) {
+    Family family(out, name, "gauge", help);
+    for (const Json& each : part(figures, "accounts")) {
+      for (const auto& amount : part(each, key).items()) {
+        if (!amount.value().is_number()) continue;
+        family.add(named("account", each, "name") + "," + label("class", amount.key()),
+                   amount.value().get<double>());
+      }
+    }
+  };
+  by_class("tendril_queue_quota_gpus", "GPUs that are an account's own, by class.", "quota");
+  by_class("tendril_queue_allocated_gpus", "GPUs that an account holds, by class.", "used");
+  by_class("tendril_queue_lent_gpus", "GPUs of an account's quota that others use, by class.",
+           "lent");
+  Family share(out, "tendril_queue_fair_share_gpus", "gauge",
+               "GPUs that an account is due: its quota, and by its weight a part of what is "
+               "nobody's. GPUs of classes count by their weights.");
+  for (const Json& each : part(figures, "accounts")) {
+    share.add(named("account", each, "name"), number(each, "fair_share_gpus"));
+  }
+  Family pending(out, "tendril_queue_pending", "gauge", "Requests of an account that wait.");
+  for (const Json& each : part(figures, "accounts")) {
+    pending.add(named("account", each, "name"), number(each, "waiting"));
+  }
   const Json& uses = part(part(figures, "totals"), "uses");
   Family busy(out, "tendril_pool_gpu_seconds_total", "counter",
               "GPU time that leases of the account had in turns, in this term.");
@@ -108,6 +138,19 @@ void add_accounts(const Json& figures, std::string* out) {
               "Time in which leases of the account did nothing, in this term.");
   for (const Json& each : uses)
     idle.add(named("account", each, "account"), seconds(each, "idle_ns"));
+}
+
+void add_waits(const Json& from, const std::string& labels, Family* waits) {
+  double sum = 0;
+  for (const Json& each : part(from, "waits")) {
+    sum += number(each, "grants");
+    const Json& end = part(each, "up_to_s");
+    const std::string le =
+        label("le", end.is_number() ? std::to_string(end.get<int64_t>()) : "+Inf");
+    waits->add(labels.empty() ? le : labels + "," + le, sum, "_bucket");
+  }
+  waits->add(labels, seconds(from, "waited_ns"), "_sum");
+  waits->add(labels, sum, "_count");
 }
 
 void add_totals(const Json& figures, std::string* out) {
@@ -121,15 +164,11 @@ void add_totals(const Json& figures, std::string* out) {
   one("tendril_pool_ends_total", "Leases that ended in this term.", "ended");
   Family waits(out, "tendril_pool_wait_seconds", "histogram",
                "How long requests waited for their grant, in this term.");
-  double sum = 0;
-  for (const Json& each : part(totals, "waits")) {
-    sum += number(each, "grants");
-    const Json& end = part(each, "up_to_s");
-    waits.add(label("le", end.is_number() ? std::to_string(end.get<int64_t>()) : "+Inf"), sum,
-              "_bucket");
-  }
-  waits.add("", seconds(totals, "waited_ns"), "_sum");
-  waits.add("", sum, "_count");
+  add_waits(totals, "", &waits);
+  Family by_account(out, "tendril_queue_wait_seconds", "histogram",
+                    "How long requests of an account waited for their grant, in this term.");
+  for (const Json& each : part(totals, "accounts"))
+    add_waits(each, named("account", each, "account"), &by_account);
 }
 
 }  // namespace

@@ -53,6 +53,17 @@ void visit(V& v, BookEntry& m) {
 }
 
 template <typename V>
+void visit(V& v, LeaseUse& m) {
+  v(1, m.lease_id);
+  v(2, m.age_ns);
+  v(3, m.idle_ns);
+  v.unless_empty(4, m.idle_total_ns);
+  v.unless_empty(5, m.used_ns);
+  v.unless_empty(6, m.waited_ns);
+  v.unless_empty(7, m.memory_used_bytes);
+}
+
+template <typename V>
 void visit(V& v, OrderResult& m) {
   v(1, m.order_id);
   v(2, m.code);
@@ -71,6 +82,7 @@ void visit(V& v, PoolReport& m) {
   v(6, m.facts);
   v(7, m.entries);
   v(8, m.results);
+  v(9, m.uses);
 }
 
 template <typename V>
@@ -155,6 +167,7 @@ static bool is_known(NoticeKind kind) {
 
 static bool sensible(const PoolReport& report) {
   if (report.facts.size() > 1 || report.entries.size() > kBookEntriesMax) return false;
+  if (report.uses.size() > kLeaseUsesMax) return false;
   for (const BookEntry& entry : report.entries) {
     if (entry.phase < LeasePhase::kHeld || entry.phase > LeasePhase::kEnded) return false;
     for (const std::string* text :

@@ -68,6 +68,14 @@ struct BookEntry {
   std::vector<uint64_t> stays_bytes;
 };
 
+// What a lease that lives did so far, as in BookEntry. Each report has it of all leases of which it
+// has no entry: history is made of it.
+struct LeaseUse {
+  uint64_t lease_id = 0;
+  uint64_t age_ns = 0, idle_ns = kIdleUnknown, idle_total_ns = 0, used_ns = 0, waited_ns = 0;
+  uint64_t memory_used_bytes = 0;
+};
+
 struct OrderResult {
   uint64_t order_id = 0;
   base::Code code = base::Code::kOk;
@@ -87,8 +95,9 @@ struct PoolReport {
   std::vector<ServerFacts> facts;  // one, or none if nothing changed
   std::vector<BookEntry> entries;
   std::vector<OrderResult> results;
+  std::vector<LeaseUse> uses;
 };
-inline constexpr size_t kBookEntriesMax = 512;  // in one report
+inline constexpr size_t kBookEntriesMax = 512, kLeaseUsesMax = 4096;  // in one report
 
 // ---- from the scheduler to a server ----
 

@@ -3,6 +3,7 @@
 #include "daemon/pool/book_changes.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tendril::daemon {
 namespace {
@@ -63,6 +64,20 @@ std::vector<wire::BookEntry> BookChanges::take(const std::vector<wire::BookEntry
       at = told_.erase(at);
   }
   return changed;
+}
+
+std::vector<wire::LeaseUse> uses_of(const std::vector<wire::BookEntry>& book,
+                                    const std::vector<wire::BookEntry>& entries) {
+  std::set<uint64_t> told;
+  for (const wire::BookEntry& entry : entries) told.insert(entry.lease_id);
+  std::vector<wire::LeaseUse> uses;
+  for (const wire::BookEntry& entry : book) {
+    if (entry.phase != wire::LeasePhase::kClaimed || told.count(entry.lease_id) != 0) continue;
+    if (uses.size() == wire::kLeaseUsesMax) break;
+    uses.push_back({entry.lease_id, entry.age_ns, entry.idle_ns, entry.idle_total_ns, entry.used_ns,
+                    entry.waited_ns, entry.memory_used_bytes});
+  }
+  return uses;
 }
 
 }  // namespace tendril::daemon

@@ -82,6 +82,20 @@ TEST(BookChanges, BeginAndEndOfIdleTimeAreToldAtOnce) {
   EXPECT_EQ(changes.take(entries, 5, &more).size(), 1u);
 }
 
+TEST(BookChanges, UsesAreOfLeasesThatLiveAndAreNotTold) {
+  std::vector<wire::BookEntry> entries = book(4);
+  entries[1].phase = wire::LeasePhase::kEnded;
+  entries[2].used_ns = 7;
+  entries[2].memory_used_bytes = 8;
+  const auto uses = uses_of(entries, {entries[0]});
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].lease_id, 3u);
+  EXPECT_EQ(uses[0].used_ns, 7u);
+  EXPECT_EQ(uses[0].memory_used_bytes, 8u);
+  EXPECT_EQ(uses[0].idle_ns, 0u);
+  EXPECT_EQ(uses_of(book(wire::kLeaseUsesMax + 1), {}).size(), wire::kLeaseUsesMax);
+}
+
 TEST(BookChanges, ALongBookComesInParts) {
   BookChanges changes;
   bool more = false;

@@ -201,8 +201,9 @@ base::Result<wire::PoolOrders> PoolLinks::report(Link* link, session::Control* c
   }
   if (link->schedules) {
     if (link->full && !link->continues) link->changes.forget();
-    report.entries =
-        link->changes.take(host_.book(), base::now_ns(), &report.more, link->entries_max);
+    const std::vector<wire::BookEntry> book = host_.book();
+    report.entries = link->changes.take(book, base::now_ns(), &report.more, link->entries_max);
+    if (!link->full) report.uses = uses_of(book, report.entries);
     report.full = link->full;
     report.results = link->results;
   }

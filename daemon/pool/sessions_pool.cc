@@ -402,9 +402,16 @@ wire::BookEntry Sessions::entry_of(const Lease& lease) {
   entry.idle_ns = idle_ns < kSettlesNs ? 0 : idle_ns;
   if (!lease.idle.known()) entry.idle_ns = wire::kIdleUnknown;
   entry.idle_total_ns = lease.idle.idle_total_ns();
-  for (const wire::SliceUse& use : arbiter_->use_of(lease.id)) {
-    entry.used_ns += use.used_ns;
-    entry.waited_ns += use.waited_ns;
+  // Who has a whole GPU, or a packed slice, takes no turns: it has its share while it is not idle.
+  const uint64_t active_ns = entry.was_attached && lease.idle.known()
+                                 ? entry.age_ns - std::min(entry.age_ns, entry.idle_total_ns)
+                                 : 0;
+  const std::vector<wire::SliceUse> uses = arbiter_->use_of(lease.id);
+  for (size_t slice = 0; slice < lease.slices.size(); ++slice) {
+    const bool measured = slice < uses.size() && uses[slice].measured;
+    if (measured) entry.waited_ns += uses[slice].waited_ns;
+    entry.used_ns += measured ? uses[slice].used_ns
+                              : active_ns / 1'000'000 * lease.slices[slice].share_millionths;
   }
   entry.standing = parking_.standing(lease.id);
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {

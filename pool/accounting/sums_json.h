@@ -7,23 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "pool/accounting/used_record.h"
 
 namespace tendril::pool {
 
 inline constexpr size_t kUsedGpusMax = 4096;
-
-inline constexpr std::pair<const char*, uint64_t UsedSums::*> kSumFields[] = {
-    {"leases", &UsedSums::leases},
-    {"waited_ns", &UsedSums::waited_ns},
-    {"held_ns", &UsedSums::held_ns},
-    {"idle_ns", &UsedSums::idle_ns},
-    {"used_ns", &UsedSums::used_ns},
-    {"gpu_waited_ns", &UsedSums::gpu_waited_ns},
-    {"asked_gpu_ns", &UsedSums::asked_gpu_ns},
-    {"given_gpu_ns", &UsedSums::given_gpu_ns}};
 
 void put_sums(const UsedSums& sums, nlohmann::ordered_json* json);
 bool get_sums(const nlohmann::ordered_json& json, UsedSums* sums);

@@ -2,6 +2,7 @@
 // See used_record.h.
 #include "pool/accounting/used_record.h"
 
+#include "base/text.h"
 #include "pool/accounting/sums_json.h"
 
 namespace tendril::pool {
@@ -9,25 +10,32 @@ namespace tendril::pool {
 using Json = nlohmann::ordered_json;
 
 void UsedSums::add(const UsedSums& other) {
-  leases += other.leases;
-  waited_ns += other.waited_ns;
-  held_ns += other.held_ns;
-  idle_ns += other.idle_ns;
-  used_ns += other.used_ns;
-  gpu_waited_ns += other.gpu_waited_ns;
-  asked_gpu_ns += other.asked_gpu_ns;
-  given_gpu_ns += other.given_gpu_ns;
+  for (const auto& [key, field] : kSumFields) this->*field += other.*field;
 }
 
 void put_sums(const UsedSums& sums, Json* json) {
-  for (const auto& [key, field] : kSumFields) (*json)[key] = sums.*field;
+  for (size_t i = 0; i < kLeaseSumFields; ++i)
+    (*json)[kSumFields[i].first] = sums.*kSumFields[i].second;
 }
 
 bool get_sums(const Json& json, UsedSums* sums) {
-  for (const auto& [key, field] : kSumFields) {
-    if (!get(json, key, &(sums->*field))) return false;
+  for (size_t i = 0; i < kLeaseSumFields; ++i) {
+    if (!get(json, kSumFields[i].first, &(sums->*kSumFields[i].second))) return false;
   }
   return true;
+}
+
+std::string used_key(const std::string& server, uint64_t boot, uint64_t server_lease,
+                     uint64_t pool_lease) {
+  return keys::kUsed + base::format("%s-%016llx-%llu-%llx", server.c_str(),
+                                    static_cast<unsigned long long>(boot),
+                                    static_cast<unsigned long long>(server_lease),
+                                    static_cast<unsigned long long>(pool_lease));
+}
+
+bool is_old(const UsedRecord& record, int64_t now_s, uint64_t keep_s) {
+  if (keep_s == 0 || record.ended_at > now_s) return false;
+  return uint64_t(now_s - record.ended_at) > keep_s;
 }
 
 std::string used_json(const UsedRecord& record) {
@@ -57,7 +65,6 @@ std::string used_json(const UsedRecord& record) {
   json["local"] = record.local;
   json["exact"] = record.exact;
   json["why"] = record.why;
-  if (record.hours_summed != 0) json["hours_summed"] = record.hours_summed;
   return text_of(json);
 }
 
@@ -88,8 +95,7 @@ bool read_used(const std::string& text, UsedRecord* record) {
     if (!gpu.is_number_unsigned()) return false;
     r.gpus.push_back(gpu.get<uint32_t>());
   }
-  r.hours_summed = 0;
-  return find(json, "hours_summed") == nullptr || get(json, "hours_summed", &r.hours_summed);
+  return true;
 }
 
 }  // namespace tendril::pool

@@ -509,6 +509,7 @@ uint64_t Engine::used_by_user(uint32_t user_class, const std::string& user) cons
 uint64_t Engine::capacity(uint32_t gpu_class) const { return state_->room.capacity(gpu_class); }
 uint64_t Engine::unused(uint32_t gpu_class) const { return state_->room.unused(gpu_class); }
 double Engine::decayed_gpu_seconds(uint32_t account) const { return state_->gpu_seconds(account); }
+double Engine::entitlement(uint32_t account) const { return state_->ledger.entitlement(account); }
 size_t Engine::waiting_count() const { return state_->waiting.size(); }
 size_t Engine::running_count() const { return state_->running.size(); }
 std::vector<UsageRecord> Engine::usage() const { return state_->usage(); }

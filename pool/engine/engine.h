@@ -186,6 +186,8 @@ class Engine {
   uint64_t capacity(uint32_t gpu_class) const;
   uint64_t unused(uint32_t gpu_class) const;
   double decayed_gpu_seconds(uint32_t account) const;
+  // What it is due: its quota, and its part of what nobody has as a quota, in weighted GPUs.
+  double entitlement(uint32_t account) const;
   size_t waiting_count() const;
   size_t running_count() const;
 

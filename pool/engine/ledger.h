@@ -87,7 +87,9 @@ class Ledger {
   uint64_t lent(uint32_t account, uint32_t gpu_class) const;
   // What an account is entitled to: its quota, and its part of what nobody has as a quota, in
   // weighted GPUs.
-  double entitlement(uint32_t account) const { return entitlement_[account]; }
+  double entitlement(uint32_t account) const {  // 0 before the first plan
+    return account < entitlement_.size() ? entitlement_[account] : 0;
+  }
   void compute_entitlements();
 
  private:

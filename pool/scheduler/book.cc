@@ -28,17 +28,24 @@ bool equal(const std::vector<wire::SliceGrant>& a, const std::vector<wire::Slice
                     });
 }
 
-// True if the lease's use of the GPU changed from idle to not.
-bool take_use(Part* part, const wire::BookEntry& entry, uint64_t now_ns) {
-  const bool woke = part->reported_ns != 0 && entry.idle_ns < part->idle_ns;
-  part->waits_for_turn = part->reported_ns != 0 && entry.waited_ns > part->waited_ns;
+// What it did so far. True if its use of the GPU changed from idle to not.
+template <typename Said>  // a wire::BookEntry or wire::LeaseUse
+bool take_sums(Part* part, const Said& said, uint64_t now_ns) {
+  const bool woke = part->reported_ns != 0 && said.idle_ns < part->idle_ns;
+  part->waits_for_turn = part->reported_ns != 0 && said.waited_ns > part->waited_ns;
   part->reported_ns = now_ns;
-  part->age_ns = entry.age_ns;
-  part->idle_ns = entry.idle_ns;
-  part->idle_total_ns = entry.idle_total_ns;
-  part->used_ns = entry.used_ns;
-  part->waited_ns = entry.waited_ns;
-  part->memory_used_bytes = entry.memory_used_bytes;
+  part->age_ns = said.age_ns;
+  part->idle_ns = said.idle_ns;
+  part->idle_total_ns = said.idle_total_ns;
+  part->used_ns = said.used_ns;
+  part->waited_ns = said.waited_ns;
+  part->memory_used_bytes = said.memory_used_bytes;
+  return woke;
+}
+
+// The same of an entry, with what only entries say.
+bool take_use(Part* part, const wire::BookEntry& entry, uint64_t now_ns) {
+  const bool woke = take_sums(part, entry, now_ns);
   part->processes = entry.processes;
   part->paused = entry.paused;
   part->parked = entry.standing == wire::Standing::kParked;
@@ -119,6 +126,7 @@ void Scheduler::State::take_book(Member& server, const wire::PoolReport& report)
     if (ends_.size() >= kEndsAtOnce) write_ends(server);
   }
   if (!ended.empty()) write_ends(server);
+  for (const wire::LeaseUse& use : report.uses) take_sample(server, use);
   for (const wire::OrderResult& result : report.results) take_result(server, result);
   if (server.in_full && !report.more) {
     server.in_full = false;
@@ -146,6 +154,7 @@ void Scheduler::State::finish_full(Member& server) {
       part_gone(server, job, *part, nullptr, "server " + server.record.name + " lost it");
     }
   }
+  history_.told_all(server.record.name, server.boot, history_ns_);
   unsettled_.insert(jobs.begin(), jobs.end());
   const bool first = !server.joined;
   if (first) joined(server);
@@ -185,7 +194,7 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     server.book[entry.lease_id] = job.id;
   }
   part.boot = server.boot;
-  count_use(job, part, entry);
+  count_use(job, part, entry.used_ns, entry.idle_total_ns);
   // Of a lease of an earlier scheduler the wall's clock said how long it has run.
   const bool has_age = part.reported_ns == 0 && !part.from_zero && job.stage == Stage::kGranted &&
                        entry.age_ns < kNotAgain / 4;
@@ -197,6 +206,8 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
           "on server " + server.record.name);
   }
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
+  if (job.stage >= Stage::kGranted && part.phase == PartPhase::kClaimed)
+    note_use(server, job, part, LeaseEnd::kLives);
   if (!entry.slices.empty() && (moved || !equal(entry.slices, part.slices))) {
     if (!moved) grow_given(part, entry.age_ns);
     part.slices = entry.slices;
@@ -216,6 +227,22 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
   }
   const bool looks = has_age || (stirs && (job.stirred || part.was_attached));
   if (job.stage == Stage::kGranted && looks) look_at_life(job);
+}
+
+// What it did so far, between two entries.
+void Scheduler::State::take_sample(Member& server, const wire::LeaseUse& use) {
+  const auto booked = server.book.find(use.lease_id);
+  if (booked == server.book.end()) return;
+  const auto found = jobs_.find(booked->second);
+  Part* const part = found == jobs_.end() ? nullptr : part_of(found->second, server.number);
+  if (part == nullptr || part->server_lease_id != use.lease_id || part->reported_ns == 0) return;
+  Job& job = found->second;
+  count_use(job, *part, use.used_ns, use.idle_total_ns);
+  const bool stirs = take_sums(part, use, now_.monotonic_ns);
+  if (job.stage >= Stage::kGranted && part->phase == PartPhase::kClaimed)
+    note_use(server, job, *part, LeaseEnd::kLives);
+  if (job.stage == Stage::kGranted && stirs && (job.stirred || part->was_attached))
+    look_at_life(job);
 }
 
 // A lease that the server granted by itself, or that is older than what the store knows.
@@ -354,6 +381,11 @@ void Scheduler::State::write_ends(Member& server) {
 }
 
 void Scheduler::State::flush_ends() {
+  // History first: what a later scheduler finds in it, it does not add again, and what it does not
+  // find it hears again from the servers.
+  if (!ends_.empty()) {
+    for (auto& [key, value] : history_.ended()) ends_.insert(ends_.begin(), Write{key, value});
+  }
   for (size_t at = 0; at < ends_.size(); at += kWritesMax) {
     const auto from = ends_.begin() + ptrdiff_t(at);
     const auto to = ends_.begin() + ptrdiff_t(std::min(at + kWritesMax, ends_.size()));
@@ -366,7 +398,7 @@ void Scheduler::State::part_gone(Member& server, Job& job, Part& part, const wir
                                  const std::string& why) {
   if (part.phase == PartPhase::kEnded) return;
   if (last != nullptr) {
-    count_use(job, part, *last);
+    count_use(job, part, last->used_ns, last->idle_total_ns);
     take_use(&part, *last, now_.monotonic_ns);
     part.server_lease_id = last->lease_id;
     part.boot = last->boot != 0 ? last->boot : server.boot;

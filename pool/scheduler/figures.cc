@@ -10,19 +10,21 @@ namespace tendril::pool {
 void Scheduler::State::count_grant(const Job& job) {
   const uint64_t waited_ns = uint64_t(std::max<int64_t>(0, job.granted_ns - job.submitted_ns));
   ++totals_.granted;
-  totals_.waited_ns += waited_ns;
+  Totals::Waits& waits = totals_.waits[job.account];
+  waits.waited_ns += waited_ns;
   size_t at = 0;
   while (at < std::size(Totals::kWaits) && waited_ns > Totals::kWaits[at] * kSecond) ++at;
-  ++totals_.waits[at];
+  ++waits.grants[at];
 }
 
 // By what a lease's sums have grown. What ran before this term was counted in that one.
-void Scheduler::State::count_use(const Job& job, const Part& part, const wire::BookEntry& entry) {
+void Scheduler::State::count_use(const Job& job, const Part& part, uint64_t used_ns,
+                                 uint64_t idle_total_ns) {
   if (part.reported_ns == 0 && !part.from_zero) return;
   const auto grown = [](uint64_t from, uint64_t to) { return to > from ? to - from : 0; };
   Totals::Use& use = totals_.uses[job.account];
-  use.used_ns += grown(part.used_ns, entry.used_ns);
-  use.idle_ns += grown(part.idle_total_ns, entry.idle_total_ns);
+  use.used_ns += grown(part.used_ns, used_ns);
+  use.idle_ns += grown(part.idle_total_ns, idle_total_ns);
 }
 
 // GPUs count once: by the state of their server, and if it is up, by what is given of them.
@@ -59,7 +61,13 @@ void Scheduler::State::describe_figures_of_servers(Json& json) const {
       ++gpus[{of ? class_name(*of) : "", up ? given : state}];
     }
   }
-  json.object("servers");
+  json.list("servers_up");
+  for (const auto& each : members_) {
+    if (each == nullptr) continue;
+    json.object().text("server", each->record.name);
+    json.truth("up", !each->silent && speaks(*each)).end();
+  }
+  json.end().object("servers");
   for (const auto& [state, count] : servers) json.whole(state.c_str(), count);
   json.end().list("gpus");
   for (const auto& [key, count] : gpus) {
@@ -123,19 +131,39 @@ void Scheduler::State::describe_figures_of_leases(Json& json) const {
   json.whole("reclaimed", reclaimed);
 }
 
-void Scheduler::State::describe_totals(Json& json) const {
-  json.object("totals").whole("requests", int64_t(totals_.requests));
-  json.whole("refused", int64_t(totals_.refused)).whole("granted", int64_t(totals_.granted));
-  json.whole("ended", int64_t(totals_.ended)).whole("waited_ns", int64_t(totals_.waited_ns));
+namespace {
+
+void describe_waits(Json& json, const Totals::Waits& waits) {
   json.list("waits");
-  for (size_t i = 0; i < std::size(totals_.waits); ++i) {
+  for (size_t i = 0; i < std::size(waits.grants); ++i) {
     json.object();
     if (i < std::size(Totals::kWaits)) {
       json.whole("up_to_s", int64_t(Totals::kWaits[i]));
     } else {
       json.null("up_to_s");
     }
-    json.whole("grants", int64_t(totals_.waits[i])).end();
+    json.whole("grants", int64_t(waits.grants[i])).end();
+  }
+  json.end();
+}
+
+}  // namespace
+
+void Scheduler::State::describe_totals(Json& json) const {
+  Totals::Waits all;
+  for (const auto& [account, waits] : totals_.waits) {
+    all.waited_ns += waits.waited_ns;
+    for (size_t i = 0; i < std::size(all.grants); ++i) all.grants[i] += waits.grants[i];
+  }
+  json.object("totals").whole("requests", int64_t(totals_.requests));
+  json.whole("refused", int64_t(totals_.refused)).whole("granted", int64_t(totals_.granted));
+  json.whole("ended", int64_t(totals_.ended)).whole("waited_ns", int64_t(all.waited_ns));
+  describe_waits(json, all);
+  json.list("accounts");
+  for (const auto& [account, waits] : totals_.waits) {
+    json.object().text("account", account).whole("waited_ns", int64_t(waits.waited_ns));
+    describe_waits(json, waits);
+    json.end();
   }
   json.end().list("uses");
   for (const auto& [account, use] : totals_.uses) {

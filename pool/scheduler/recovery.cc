@@ -46,6 +46,7 @@ void Scheduler::State::recover(const std::vector<std::pair<std::string, std::str
     server->ended_boot = mark.boot;
     server->ended_seen = server->ended_stored = mark.number;
   }
+  recover_history(records);
   next_id_ = std::max<uint64_t>(next_id_, ids_reserved_ + 1);
   engine_.restore(recovered_usage_.usage, recovered_usage_.durations, seconds());
   for (const GrantRecord& grant : grants) recover_grant(grant);

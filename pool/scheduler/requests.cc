@@ -389,6 +389,7 @@ void Scheduler::State::committed(Job& job) {
   job.life = Life();
   job.committed = true;
   count_grant(job);
+  note_waiting(job, true);
   write({{keys::kGrant + std::to_string(job.id), pack(grant_of(job))}});
   event("grant", "lease " + std::to_string(job.id),
         "to " + base::printable(job.who.name) + " on " + server_names(job));
@@ -520,6 +521,7 @@ void Scheduler::State::answer(Job& job, Status status) {
 }
 
 void Scheduler::State::drop_job(Job& job) {
+  if (job.stage < Stage::kGranted) note_waiting(job, true);
   leave_engine(job);
   const bool on_servers = job.on_servers();
   cancel_parts(job);

@@ -9,8 +9,6 @@
 
 namespace tendril::pool {
 
-using base::format;
-
 namespace {
 
 constexpr uint32_t kLeastShare = 50'000;  // a shrunk lease keeps this much at least
@@ -235,19 +233,23 @@ void Scheduler::State::grow_given(Part& part, uint64_t age_ns) {
   part.given_age_ns = age_ns;
 }
 
-// What was asked, granted and used, of one lease on one server (pool/accounting).
+// What was asked, granted and used, of one lease on one server (pool/accounting). Its sums are
+// those that the history has.
 Write Scheduler::State::accounting(const Member& server, const Job& job, Part& part,
-                                   const std::string& why) const {
-  grow_given(part, part.age_ns);
+                                   const std::string& why) {
   UsedRecord record;
+  record.exact = part.phase != PartPhase::kEnded || part.reported_ns == now_.monotonic_ns;
+  const HistoryRow& all =
+      note_use(server, job, part, record.exact ? LeaseEnd::kTold : LeaseEnd::kConcluded);
+  record.sums = all.sums;
   record.lease = job.id & ((uint64_t(1) << kIdBits) - 1);
   record.server_lease = part.server_lease_id;
   record.server = server.record.name;
-  record.owner_id = job.who.id;
-  record.owner = job.who.name;
-  record.account = job.account;
-  record.user_class = job.user_class;
-  record.gpu_class = job.gpu_class;
+  record.owner_id = all.who.owner_id;
+  record.owner = all.who.owner;
+  record.account = all.who.account;
+  record.user_class = all.who.user_class;
+  record.gpu_class = all.who.gpu_class;
   record.program = job.request.client.program;
   record.host = job.request.client.host;
   record.asked_slices = job.request.count;
@@ -262,24 +264,11 @@ Write Scheduler::State::accounting(const Member& server, const Job& job, Part& p
   record.submitted_at = job.submitted_s;
   record.granted_at = job.granted_s;
   record.ended_at = part.ended_s != 0 ? part.ended_s : now_.wall_s;
-  record.sums.leases = 1;
-  record.sums.waited_ns = job.waited_s * kSecond;
-  record.sums.held_ns = part.age_ns;
-  record.sums.idle_ns = part.idle_total_ns;
-  record.sums.used_ns = part.used_ns;
-  record.sums.gpu_waited_ns = part.waited_ns;
-  record.sums.asked_gpu_ns =
-      uint64_t(static_cast<unsigned __int128>(part.age_ns) * record.asked_share_millionths *
-               part.slices.size() / kWholeGpu);
-  record.sums.given_gpu_ns = part.given_gpu_ns;
   record.attached = part.was_attached;
   record.local = job.local;
-  record.exact = part.phase != PartPhase::kEnded || part.reported_ns == now_.monotonic_ns;
   record.why = base::printable(why, wire::kPoolTextBytesMax);
-  // The same end has the same key, whoever records it.
   const std::string key =
-      format("used/%s-%016llx-%llu-%llx", server.record.name.c_str(), (unsigned long long)part.boot,
-             (unsigned long long)part.server_lease_id, (unsigned long long)job.lease_id);
+      used_key(server.record.name, part.boot, part.server_lease_id, all.who.lease);
   return {key, used_json(record)};
 }
 

@@ -44,7 +44,8 @@ uint64_t Scheduler::policy_revision() const { return state_->policy_record.revis
 std::string Scheduler::figures(Now now) { return state_->figures(now); }
 Scheduler::Counts Scheduler::counts() const { return state_->counts(); }
 
-Scheduler::State::State(SchedulerOptions given) : options(std::move(given)) {
+Scheduler::State::State(SchedulerOptions given)
+    : options(std::move(given)), history_(options.history) {
   if (!options.zones) options.zones = only_utc;
 }
 
@@ -72,6 +73,7 @@ const char* phase_name(PartPhase phase) {
 void Scheduler::State::arrive(Now now) {
   now.monotonic_ns = std::max(now.monotonic_ns, now_.monotonic_ns);
   now_ = now;
+  history_ns_ = history_.clock(now.monotonic_ns, now.wall_s);
 }
 
 void Scheduler::State::event(const char* what, const std::string& object, const std::string& text) {
@@ -210,6 +212,7 @@ Effects Scheduler::State::tick(Now now) {
   }
   if (!planning_ && planning_due_ns_ <= now_.monotonic_ns) begin_planning();
   flush_ends();
+  write_history();
   refresh_policy(false);
   if (plan_due_ns_ <= now_.monotonic_ns) plan_dirty_ = true;
   if (plan_dirty_) plan();
@@ -226,6 +229,7 @@ Effects Scheduler::State::tick(Now now) {
   effects_ = Effects();
   effects.again_ns = now_.monotonic_ns + kUsageEveryNs;
   if (!timers_.empty()) effects.again_ns = std::min(effects.again_ns, std::get<0>(timers_.top()));
+  effects.again_ns = std::min(effects.again_ns, history_due_ns());
   if (planning_) effects.again_ns = std::min(effects.again_ns, plan_due_ns_);
   if (!planning_) effects.again_ns = std::min(effects.again_ns, planning_due_ns_);
   if (news_dirty_) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "pool/accounting/history.h"
 #include "pool/policy/zone.h"
 #include "wire/pool.h"
 
@@ -103,6 +104,9 @@ struct SchedulerOptions {
   std::string scheduler = "scheduler";
   uint64_t term = 1;
   ZoneReader zones;  // null: UTC only
+  // Otherwise after this time: history is made of what they say.
+  uint32_t report_ms = 1000;
+  HistoryLimits history;
   // While somebody waits, reports are answered after this time, so that the pool hears sooner of
   // what became free. More servers: after longer.
   uint32_t hurried_ms = 250;
@@ -120,6 +124,7 @@ class Scheduler {
   // All that the store has under kStorePrefix, in any order: keys and values. Once, before
   // anything else. Records that make no sense are left out and named in an event.
   static constexpr const char* kStorePrefix = "pool/";
+  // And what the history needs (pool/accounting/history.h says where it is).
   void recover(const std::vector<std::pair<std::string, std::string>>& records, Now now);
 
   // ---- servers ----

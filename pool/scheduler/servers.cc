@@ -228,7 +228,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
 
 uint32_t Scheduler::State::report_every_ms() const {
   constexpr size_t kServersPerMs = 2;  // at most two thousand reports a second
-  const uint32_t most = uint32_t(wire::kReportEveryMs);
+  const uint32_t most = std::min(options.report_ms, uint32_t(wire::kReportEveryMs));
   if (engine_.waiting_count() == 0) return most;
   return std::min(most, std::max(options.hurried_ms, uint32_t(members_.size() / kServersPerMs)));
 }

@@ -2,8 +2,8 @@
 // Inside of the scheduler: what it knows of servers, requests and leases, and the steps between.
 // Only the files of this folder include it. One file for each concern: servers.cc (reports,
 // orders), book.cc (entries and results), requests.cc (from the request to the grant), planning.cc
-// (policy, engine, news), running.cc (limits, ends, accounting), recovery.cc, commands.cc,
-// describe.cc, figures.cc, picture.cc.
+// (policy, engine, news), running.cc (limits, ends, accounting), past.cc (the history),
+// recovery.cc, commands.cc, describe.cc, figures.cc, picture.cc.
 #pragma once
 
 #include <deque>
@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "pool/accounting/history.h"
 #include "pool/engine/engine.h"
 #include "pool/life/life.h"
 #include "pool/policy/assign.h"
@@ -152,9 +153,12 @@ struct Totals {
   struct Use {
     uint64_t used_ns = 0, idle_ns = 0;
   };
-  uint64_t requests = 0, refused = 0, granted = 0, ended = 0, waited_ns = 0;
-  uint64_t waits[std::size(kWaits) + 1] = {};
-  std::map<std::string, Use> uses;  // by account
+  struct Waits {
+    uint64_t waited_ns = 0, grants[std::size(kWaits) + 1] = {};
+  };
+  uint64_t requests = 0, refused = 0, granted = 0, ended = 0;
+  std::map<std::string, Waits> waits;  // by account
+  std::map<std::string, Use> uses;     // by account
 };
 
 // Of an attempt that was given up: what its servers may still hold. It counts until they have
@@ -189,7 +193,8 @@ struct Member {  // a server
   uint64_t ended_boot = 0, ended_seen = 0, ended_stored = 0;
   std::deque<std::pair<uint64_t, uint64_t>> ended_batches;  // batch, ended number
   uint64_t policy_sent = 0;
-  PeerNames::Told peers;  // that it was told
+  PeerNames::Told peers;     // that it was told
+  uint64_t capacity_ns = 0;  // by the history's clock, up to which its GPUs are counted; 0: not
 };
 
 class Scheduler::State {
@@ -273,6 +278,7 @@ class Scheduler::State {
   void flush_ends();
   void save_grant(const Job& job);
   void end_write(Write write);
+  void take_sample(Member& member, const wire::LeaseUse& use);
   void take_result(Member& member, const wire::OrderResult& result);
   void update_part(Member& member, Job& job, Part& part, const wire::BookEntry& entry);
   void adopt(Member& member, const wire::BookEntry& entry);
@@ -286,10 +292,19 @@ class Scheduler::State {
   void end_the_rest(Job& job);
   static std::string loss_text(const Job& job);
   static std::string loss_notice(const Job& job);
-  Write accounting(const Member& member, const Job& job, Part& part, const std::string& why) const;
+  Write accounting(const Member& member, const Job& job, Part& part, const std::string& why);
   static void grow_given(Part& part, uint64_t age_ns);
   std::vector<PlacedSlice> placed(const Job& job) const;
   static uint32_t position_of(const Member& member, uint32_t gpu_index);
+
+  // ---- past.cc: the history ----
+  void recover_history(const std::vector<std::pair<std::string, std::string>>& records);
+  const HistoryRow& note_use(const Member& member, const Job& job, Part& part, LeaseEnd end);
+  void note_waiting(const Job& job, bool last);
+  void note_capacity(Member& member);
+  void end_orphans();
+  void write_history();
+  uint64_t history_due_ns() const;
 
   // ---- requests.cc ----
   base::Status check(const Asker& who, const wire::LeaseRequest& request) const;
@@ -400,7 +415,7 @@ class Scheduler::State {
   void describe_figures_of_leases(Json& json) const;
   void describe_totals(Json& json) const;
   void count_grant(const Job& job);
-  void count_use(const Job& job, const Part& part, const wire::BookEntry& entry);
+  void count_use(const Job& job, const Part& part, uint64_t used_ns, uint64_t idle_total_ns);
 
   // ---- describe.cc ----
   void describe_server(Json& json, const Member& member) const;
@@ -430,6 +445,9 @@ class Scheduler::State {
   std::string class_name(uint32_t gpu_class) const;
 
   Now now_;
+  uint64_t history_ns_ = 0;  // the same moment by the history's clock
+  uint64_t orphans_due_ns_ = 0;
+  History history_;
   Effects effects_;
   std::priority_queue<Due, std::vector<Due>, std::greater<Due>> timers_;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "pool/simulation/history_checks.h"
 #include "pool/simulation/world.h"
 
 namespace tendril::pool::simulation {
@@ -397,6 +398,8 @@ void Checks::accounting() {
   }
   // A new scheduler does not know the number of a lease whose server crashed before it.
   std::erase_if(recorded, [](const auto& item) { return std::get<2>(item.first) == 0; });
+  if (const std::string differs = history_differs(world_->store()); !differs.empty())
+    return fail("the history: " + differs);
   if (!recorded.empty()) {
     return fail("the accounting has lease " + text(std::get<2>(recorded.begin()->first)) + " of " +
                 std::get<0>(recorded.begin()->first) + " in boot " +

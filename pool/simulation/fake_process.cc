@@ -3,6 +3,7 @@
 #include "pool/simulation/fake_process.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -79,9 +80,22 @@ void FakeProcess::begin(uint64_t term) {
   options.term = term;
   options.hurried_ms = uint32_t(wire::kReportEveryMs);  // simulated days cost less so
   options.news_ms = 5'000;                              // this, too
+  options.report_ms = uint32_t(wire::kReportEveryMs);
+  options.history.least_step_s = 10;
   scheduler_ = std::make_unique<Scheduler>(options);
   world_->log(options.scheduler + " schedules in term " + std::to_string(term));
-  scheduler_->recover(world_->store().read(Scheduler::kStorePrefix), now());
+  auto records = world_->store().read(Scheduler::kStorePrefix);
+  std::vector<std::pair<std::string, std::string>> past;
+  for (const auto& reads : {first_history_reads(), std::vector<HistoryRead>()}) {
+    for (const HistoryRead& read : past.empty() ? reads : later_history_reads(past)) {
+      for (auto& record : world_->store().read(read.prefix)) {
+        if (record.first > read.after) past.push_back(std::move(record));
+      }
+    }
+  }
+  records.insert(records.end(), std::make_move_iterator(past.begin()),
+                 std::make_move_iterator(past.end()));
+  scheduler_->recover(records, now());
   keep_later();
   world_->announce(index_);
   turn();

@@ -16,6 +16,7 @@ constexpr uint64_t kContextBytes = 500ull << 20;
 constexpr const char* kTakenBack = "the scheduler took it back";
 constexpr size_t kEntriesOfReport = 8;  // few, so that long books are common
 constexpr int64_t kUseEveryNs = 10 * kSecond;
+constexpr int64_t kSampleEveryNs = 5 * kSecond;  // simulated days cost less so
 
 }  // namespace
 
@@ -180,6 +181,16 @@ void FakeServer::report(Link* link) {
       report.entries.push_back(entry(lease));
     }
     link->changed.clear();
+    const bool says_uses = now_ns - link->uses_ns >= kSampleEveryNs;
+    if (says_uses) link->uses_ns = now_ns;
+    for (auto& [id, lease] : leases_) {
+      if (!says_uses || lease.reported_ns == now_ns ||
+          lease.entry.phase != wire::LeasePhase::kClaimed)
+        continue;
+      const wire::BookEntry use = entry(lease);
+      report.uses.push_back({id, use.age_ns, use.idle_ns, use.idle_total_ns, use.used_ns,
+                             use.waited_ns, use.memory_used_bytes});
+    }
     for (const wire::BookEntry& ended : ended_) {
       if (ended.ended_number <= link->ended_sent) continue;
       link->ended_sent = ended.ended_number;

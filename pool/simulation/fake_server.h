@@ -92,6 +92,7 @@ class FakeServer {
     bool full = false;
     std::set<uint64_t> changed;
     uint64_t ended_sent = 0;
+    int64_t uses_ns = 0;
     std::vector<wire::OrderResult> results;
   };
 

@@ -41,13 +41,22 @@ def quietly(question):
 class Lab:
     """`servers` named gpu1, gpu2 and so on. Use as a context manager. With `wired` each line
     between two processes is a Wire: pool.ways[0] leads users to a scheduler, pool.stores it to the
-    members of etcd, server.ways users to a server, and server.reports it to the schedulers."""
+    members of etcd, server.ways users to a server, and server.reports it to the schedulers. `more`:
+    options of each scheduler, as `options` has those of each server."""
 
     def __init__(
-        self, servers=2, gpus=1, schedulers=1, text=None, etcd=None, options=None, wired=False
+        self,
+        servers=2,
+        gpus=1,
+        schedulers=1,
+        text=None,
+        etcd=None,
+        options=None,
+        wired=False,
+        more=(),
     ):
         self.pools, self.servers, self.wired = [], [], wired
-        self.stack = contextlib.ExitStack()
+        self.stack, self.more = contextlib.ExitStack(), more
         try:
             for _ in range(schedulers):
                 self.pools.append(self.schedule(text, etcd))
@@ -72,7 +81,7 @@ class Lab:
             more["store"] = "etcd://" + ",".join(members)
         elif self.pools:
             more["store"] = f"sqlite:{self.pools[0].folder}/pool.db"
-        pool = Pool(policy=text, **more)
+        pool = Pool(*self.more, policy=text, **more)
         pool.stores, pool.ways = stores, [self.wire(pool.port)] if self.wired else []
         return pool
 

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// The history: each nanosecond is in each tier once, over deaths of schedulers, and written at a
+// bounded rate. What is asked of it.
+#include "pool/accounting/history.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "pool/accounting/history_query.h"
+
+namespace tendril::pool {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kStart = 1'790'000'000 * kSecond;  // not the beginning of a minute
+
+using Store = std::map<std::string, std::string>;
+using Records = std::vector<std::pair<std::string, std::string>>;
+
+void write(const std::vector<HistoryWrites>& batches, Store* store) {
+  for (const HistoryWrites& batch : batches) {
+    size_t bytes = 0;
+    for (const auto& [key, value] : batch) {
+      (*store)[key] = value;
+      bytes += key.size() + value.size();
+    }
+    EXPECT_LE(bytes, 1u << 20);
+    EXPECT_LE(batch.size(), 100u);
+  }
+}
+
+Records read(const Store& store) {
+  Records records;
+  const auto list = [&](const std::vector<HistoryRead>& reads) {
+    for (const HistoryRead& each : reads) {
+      for (const auto& [key, value] : store) {
+        if (key.compare(0, each.prefix.size(), each.prefix) == 0 && key > each.after)
+          records.emplace_back(key, value);
+      }
+    }
+  };
+  list(first_history_reads());
+  list(later_history_reads(records));
+  return records;
+}
+
+HistoryWho who(uint64_t lease, const std::string& owner = "ann") {
+  HistoryWho who;
+  who.lease = lease;
+  who.server_lease = lease;
+  who.boot = 77;
+  who.server = "gpu" + std::to_string(lease % 3);
+  who.owner_id = who.owner = owner;
+  who.account = "vision";
+  who.gpu_class = "top";
+  return who;
+}
+
+UsedSums used(uint64_t held_ns, uint64_t used_ns) {
+  UsedSums sums;
+  sums.leases = 1;
+  sums.held_ns = held_ns;
+  sums.used_ns = used_ns;
+  return sums;
+}
+
+// Rows from a tier on, as a reader composes them.
+std::vector<HistoryRow> rows(const Store& store, size_t first) {
+  std::vector<HistoryRow> all;
+  uint64_t after_ns = 0;
+  const std::string tiers[] = {keys::kHours, keys::kMinutes, keys::kSeconds};
+  for (size_t tier = first; tier < 3; ++tier) {
+    uint64_t last_ns = after_ns;
+    for (const auto& [key, value] : store) {
+      if (key.compare(0, tiers[tier].size(), tiers[tier]) != 0) continue;
+      HistoryChunk chunk;
+      EXPECT_TRUE(unpack_chunk(value, &chunk));
+      if (chunk.upto_ns <= after_ns) continue;
+      last_ns = std::max(last_ns, chunk.upto_ns);
+      all.insert(all.end(), chunk.rows.begin(), chunk.rows.end());
+    }
+    after_ns = last_ns;
+  }
+  return all;
+}
+
+UsedSums total(const Store& store, size_t first) {
+  UsedSums sums;
+  for (const HistoryRow& row : rows(store, first)) sums.add(row.sums);
+  return sums;
+}
+
+TEST(History, AChunkIsReadAsItWasWritten) {
+  HistoryChunk chunk;
+  chunk.upto_ns = kStart;
+  chunk.gaps = {{5, 9}};
+  for (uint64_t i = 1; i < 4; ++i) {
+    HistoryRow row;
+    row.who = who(i, i == 2 ? "bob" : "ann");
+    row.from_ns = kStart - i * kHourNs;
+    row.to_ns = kStart - i;
+    row.sums = used(i * kSecond, UINT64_MAX);
+    row.last = i == 2;
+    chunk.rows.push_back(row);
+  }
+  const std::string bytes = pack_chunk(chunk);
+  HistoryChunk again;
+  ASSERT_TRUE(unpack_chunk(bytes, &again));
+  EXPECT_EQ(pack_chunk(again), bytes);
+  ASSERT_EQ(again.rows.size(), 3u);
+  EXPECT_TRUE(again.rows[1].who == chunk.rows[1].who);
+  EXPECT_TRUE(again.rows[1].sums == chunk.rows[1].sums);
+  EXPECT_TRUE(again.rows[1].last);
+  EXPECT_EQ(again.gaps.at(0).to_ns, 9u);
+  for (size_t i = 0; i < bytes.size(); ++i) EXPECT_FALSE(unpack_chunk(bytes.substr(0, i), &again));
+}
+
+TEST(History, PartsOfARowAreTheRow) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 200; ++i) {
+    HistoryRow row;
+    row.from_ns = kStart + random() % kHourNs;
+    row.to_ns = row.from_ns + (i % 5 == 0 ? 0 : random() % (3 * kHourNs));
+    row.sums = used(random() % (8 * kHourNs), random());
+    row.sums.waited_ns = random();
+    UsedSums sums;
+    const uint64_t step_ns = 1 + random() % kHourNs;
+    for (uint64_t at_ns = kStart - 7; at_ns <= row.to_ns; at_ns += step_ns)
+      sums.add(part_of(row, at_ns, at_ns + step_ns));
+    EXPECT_TRUE(sums == row.sums) << i;
+    EXPECT_TRUE(part_of(row, 0, row.from_ns) == UsedSums());
+  }
+}
+
+// Leases that work a bit, for some hours, with schedulers that die.
+TEST(History, EveryNanosecondIsInEachTierOnce) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    std::mt19937_64 random(seed);
+    Store store;
+    auto history = std::make_unique<History>(HistoryLimits());
+    history->recover({}, kStart);
+    std::map<uint64_t, UsedSums> living;  // by place
+    std::map<uint64_t, uint64_t> numbers;
+    UsedSums ended;
+    uint64_t monotonic_ns = 5, deaths = 0, next = 1;
+    for (uint64_t second = 0; second < 9'000; ++second) {
+      monotonic_ns += kSecond;
+      const uint64_t now_ns = history->clock(monotonic_ns, int64_t(kStart / kSecond + second));
+      for (uint64_t place = 1; place <= 8; ++place) {
+        UsedSums& sums = living[place];
+        if (sums.leases == 0) numbers[place] = next++;
+        sums.leases = 1;
+        sums.held_ns += kSecond;
+        sums.used_ns += random() % kSecond;
+        if (place == 4 && second % 1000 < 300) continue;  // its server is cut off
+        const bool last = second == 8'999 || random() % 2000 == 0;
+        const HistoryRow& told = history->heard(
+            who(numbers[place]), sums, {1ull << 30, 1 << 20, 1'000'000}, now_ns - sums.held_ns,
+            now_ns, last ? LeaseEnd::kTold : LeaseEnd::kLives);
+        EXPECT_EQ(told.sums.used_ns, sums.used_ns);
+        if (!last) continue;
+        ended.add(sums);
+        sums = UsedSums();
+        write({history->ended()}, &store);
+      }
+      if (now_ns >= history->due_ns()) write(history->cut(now_ns), &store);
+      if (second > 8'800 || random() % 700 != 0) continue;
+      ++deaths;
+      second += random() % 100;
+      history = std::make_unique<History>(HistoryLimits());
+      EXPECT_TRUE(history->recover(read(store), kStart + second * kSecond).empty());
+      monotonic_ns = 5;
+    }
+    EXPECT_GT(deaths, 3u);
+    for (const size_t first : {0, 1, 2}) {
+      const UsedSums sums = total(store, first);
+      EXPECT_EQ(sums.held_ns, ended.held_ns) << seed << " tier " << first;
+      EXPECT_EQ(sums.used_ns, ended.used_ns) << seed << " tier " << first;
+      EXPECT_EQ(sums.leases, ended.leases) << seed << " tier " << first;
+      EXPECT_GT(sums.memory_held_mib_ms, 1000u);
+    }
+  }
+}
+
+// A kill loses nothing that servers still know, and what is not known any finer is said.
+TEST(History, AGapIsSaidAndSpreadEvenly) {
+  Store store;
+  History first{HistoryLimits()};
+  first.recover({}, kStart);
+  first.clock(1, int64_t(kStart / kSecond));
+  first.heard(who(1), used(10 * kSecond, 4 * kSecond), {}, kStart, kStart, LeaseEnd::kLives);
+  write(first.cut(kStart + kSecond), &store);
+  first.heard(who(1), used(11 * kSecond, 5 * kSecond), {}, kStart, kStart + kSecond,
+              LeaseEnd::kLives);
+  // It is killed here, before that second is written.
+  History second{HistoryLimits()};
+  second.recover(read(store), kStart + 101 * kSecond);
+  ASSERT_TRUE(second.gap());
+  EXPECT_EQ(second.gap()->from_ns, kStart + kSecond);
+  const uint64_t now_ns = second.clock(9, int64_t(kStart / kSecond) + 101);
+  second.heard(who(1), used(111 * kSecond, 54 * kSecond), {}, 0, now_ns, LeaseEnd::kLives);
+  write(second.cut(now_ns), &store);
+  HistoryQuery query;
+  query.from_s = int64_t(kStart / kSecond);
+  query.to_s = query.from_s + 102;
+  query.step_s = 1;
+  HistorySums sums(query);
+  for (const auto& [key, value] : store) {
+    HistoryChunk chunk;
+    if (key.find(keys::kSeconds) == 0 && unpack_chunk(value, &chunk)) sums.add(chunk);
+  }
+  const auto json = nlohmann::json::parse(sums.json());
+  ASSERT_EQ(json["gaps"].size(), 1u);
+  EXPECT_EQ(json["rows"][20]["used_ns"], 50 * kSecond / 101);
+  EXPECT_EQ(total(store, 2).used_ns, 54 * kSecond);
+}
+
+// A kill between any two of the writes of a minute loses nothing, and doubles nothing.
+TEST(History, AKillBetweenTheWritesOfAMinuteIsHarmless) {
+  for (size_t written = 0;; ++written) {
+    Store store;
+    History first{HistoryLimits()};
+    first.recover({}, kStart);
+    first.clock(1, int64_t(kStart / kSecond));
+    first.heard(who(1), used(10 * kSecond, 4 * kSecond), {}, kStart, kStart, LeaseEnd::kLives);
+    uint64_t now_ns = first.clock(1 + 61 * kSecond, int64_t(kStart / kSecond) + 61);
+    std::vector<HistoryWrites> batches = first.cut(now_ns);
+    ASSERT_GE(batches.size(), 3u);
+    if (written > batches.size()) break;
+    batches.resize(written);
+    write(batches, &store);
+    History second{HistoryLimits()};
+    second.recover(read(store), now_ns);
+    now_ns = second.clock(9, int64_t(now_ns / kSecond) + 5);
+    second.heard(who(1), used(20 * kSecond, 5 * kSecond), {}, kStart, now_ns, LeaseEnd::kTold);
+    now_ns = second.clock(9 + kHourNs, int64_t((now_ns + kHourNs) / kSecond));
+    write(second.cut(now_ns), &store);
+    for (const size_t tier : {0, 1, 2}) {
+      EXPECT_EQ(total(store, tier).held_ns, 20 * kSecond) << written << " tier " << tier;
+      EXPECT_EQ(total(store, tier).leases, 1u) << written << " tier " << tier;
+    }
+  }
+}
+
+// A server that was taken to be lost comes back with its lease: that goes on where it was, over a
+// restart of the scheduler too. Once the server has begun anew, it is over.
+TEST(History, ALeaseOfALostServerComesBack) {
+  for (const bool reboots : {false, true}) {
+    Store store;
+    History first{HistoryLimits()};
+    first.recover({}, kStart);
+    first.clock(1, int64_t(kStart / kSecond));
+    first.heard(who(1), used(10 * kSecond, 4 * kSecond), {}, kStart, kStart, LeaseEnd::kLives);
+    first.heard(who(1), used(10 * kSecond, 4 * kSecond), {}, kStart, kStart, LeaseEnd::kConcluded);
+    uint64_t now_ns = first.clock(1 + 3 * kHourNs, int64_t((kStart + 3 * kHourNs) / kSecond));
+    write(first.cut(now_ns), &store);
+    History second{HistoryLimits()};
+    second.recover(read(store), now_ns);
+    now_ns = second.clock(9, int64_t(now_ns / kSecond));
+    if (reboots) {
+      second.told_all(who(1).server, who(1).boot + 1, now_ns);
+      now_ns = second.clock(9 + 2 * kHourNs, int64_t((now_ns + 2 * kHourNs) / kSecond));
+      write(second.cut(now_ns), &store);
+    }
+    const HistoryRow& row = second.heard(who(1), used(50 * kSecond, 6 * kSecond), {},
+                                         now_ns - 50 * kSecond, now_ns, LeaseEnd::kTold);
+    EXPECT_EQ(row.sums.held_ns, 50 * kSecond);
+    write(second.cut(now_ns), &store);
+    EXPECT_EQ(total(store, 2).held_ns, (reboots ? 60 : 50) * kSecond);
+    EXPECT_EQ(total(store, 2).leases, reboots ? 2u : 1u);
+  }
+}
+
+TEST(History, TheClockNeverRunsBackwards) {
+  History history{HistoryLimits()};
+  history.recover({}, 1000 * kSecond);
+  uint64_t last_ns = history.clock(1, 1000);
+  for (uint64_t second = 1; second < 100; ++second) {
+    const int64_t wall_s = int64_t(1000 + second) - (second > 50 ? 30 : 0);
+    const uint64_t now_ns = history.clock(1 + second * kSecond, wall_s);
+    EXPECT_GE(now_ns, last_ns + kSecond / 2);
+    last_ns = now_ns;
+  }
+  EXPECT_LT(last_ns, 1100 * kSecond - 20 * kSecond);
+  EXPECT_EQ(history.clock(200 * kSecond, 5000), 5000 * kSecond);
+}
+
+// More leases than the limit has room for: the steps become longer.
+TEST(History, TheRateOfWritingIsBounded) {
+  HistoryLimits limits;
+  limits.second_bytes = 32u << 20;
+  Store store;
+  History history{limits};
+  history.recover({}, kStart);
+  size_t bytes = 0, writes = 0;
+  for (uint64_t second = 1; second <= 120; ++second) {
+    const uint64_t now_ns = history.clock(1 + second * kSecond, int64_t(kStart / kSecond + second));
+    for (uint64_t lease = 1; lease <= 1'500; ++lease)
+      history.heard(who(lease), used(second * kSecond, second * 345'678'901), {1, 1}, now_ns,
+                    now_ns, LeaseEnd::kLives);
+    if (now_ns < history.due_ns()) continue;
+    const auto batches = history.cut(now_ns);
+    write(batches, &store);
+    for (const HistoryWrites& batch : batches) {
+      for (const auto& [key, value] : batch) {
+        if (key.find(keys::kSeconds) == 0) bytes += value.size();
+      }
+      ++writes;
+    }
+  }
+  EXPECT_LT(bytes * 3600 / 120, limits.second_bytes * 11 / 10);
+  EXPECT_LT(writes, 240u);
+  EXPECT_EQ(total(store, 1).leases, 1'500u);
+}
+
+TEST(History, QueriesAreChecked) {
+  const auto parse = [](std::vector<std::string> words) {
+    return parse_history_query(words, 1'800'000'000);
+  };
+  for (const char* const bad :
+       {"from", "from=x", "by=colour", "series=all", "from=1800000000", "colour=7", "step=-1"})
+    EXPECT_FALSE(parse({bad}).ok()) << bad;
+  auto query = parse({"from=1799990005", "step=60", "by=account,user,account"});
+  ASSERT_TRUE(query.ok());
+  EXPECT_EQ(query->from_s, 1'799'989'980);
+  EXPECT_EQ(query->by.size(), 2u);
+  const auto long_one = parse({"from=1700000000", "step=1"});
+  ASSERT_FALSE(long_one.ok());
+  EXPECT_NE(long_one.status().message().find("step=86400 fits"), std::string::npos)
+      << long_one.status().message();
+  auto series = parse({"series=gpus", "points=100"});
+  ASSERT_TRUE(series.ok());
+  EXPECT_EQ(series->step_s, 60u);
+}
+
+TEST(History, ASeriesHasMeansAndNothingWhereNothingWas) {
+  HistoryQuery query;
+  query.from_s = 1000;
+  query.to_s = 1180;
+  query.step_s = 60;
+  query.series = "gpus";
+  query.by = {"account"};
+  HistorySums sums(query);
+  HistoryRow row;
+  row.who = who(1);
+  row.from_ns = 1030 * kSecond;
+  row.to_ns = 1060 * kSecond;
+  row.sums = used(30 * kSecond, 15 * kSecond);
+  row.sums.given_gpu_ns = 60 * kSecond;
+  sums.add(row);
+  const auto json = nlohmann::json::parse(sums.json());
+  EXPECT_EQ(json["lines"].dump(),
+            R"([{"kind":"given","name":"vision"},{"kind":"used","name":"vision"}])");
+  EXPECT_EQ(json["rows"].dump(), "[[1000,1,0.25],[1060,null,null],[1120,null,null]]");
+}
+
+TEST(History, OnlyTheOwnersRowsAreAnswered) {
+  HistoryQuery query;
+  query.to_s = 100;
+  query.owner_id = "ann";
+  query.by = {"user"};
+  HistorySums sums(query);
+  for (const char* owner : {"ann", "bob"}) {
+    HistoryRow row;
+    row.who = who(1, owner);
+    row.to_ns = kSecond;
+    row.sums = used(5, 5);
+    sums.add(row);
+  }
+  EXPECT_EQ(nlohmann::json::parse(sums.json())["rows"].size(), 1u);
+}
+
+}  // namespace
+}  // namespace tendril::pool
