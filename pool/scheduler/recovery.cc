@@ -181,8 +181,9 @@ void Scheduler::State::settle_recovered(Job& job, bool final) {
     held = held || part.phase == PartPhase::kHeld;
   }
   if (unknown && !claimed && !final) return;
-  // Its client had the answer: it runs, or ran.
-  if (claimed || (job.committed && (unknown || missing))) return go_on(job);
+  // Its client had the answer: it runs, or ran. A client that asks again had none.
+  const bool had_it = unknown || (missing && job.connection == 0);
+  if (claimed || (job.committed && had_it)) return go_on(job);
   // A client that has not come back to ask may have had the answer, too, unless one only holds.
   if (unknown && !held && job.connection == 0) return go_on(job);
   if (missing || unknown) {
@@ -198,7 +199,7 @@ void Scheduler::State::go_on(Job& job) {
   job.recovered = false;
   job.committed = true;
   set_stage(job, Stage::kGranted, 0);
-  bool paused = false, shrunk = false, missing = job.parts.empty();
+  bool paused = false, shrunk = false, missing = job.parts.empty() || job.lost_parts;
   uint64_t age_ns = 0;
   for (Part& part : job.parts) {
     paused = paused || part.paused;

@@ -190,7 +190,7 @@ void Scheduler::State::resume_request(Job& job, uint64_t connection) {
 // Who asks again has claimed nothing. A lease that lost a part is no answer. Of a grant of an
 // earlier scheduler the servers must say the secrets again.
 void Scheduler::State::answer_again(Job& job) {
-  bool lost = false, complete = true;
+  bool lost = job.lost_parts, complete = true;
   for (const Part& part : job.parts) {
     lost = lost || part.phase == PartPhase::kEnded;
     complete = complete && part.server_lease_id != 0 && !part.secret.empty();

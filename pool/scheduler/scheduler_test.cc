@@ -126,23 +126,28 @@ TEST(Scheduler, AGangThatLostAPartEnds) {
 }
 
 TEST(Scheduler, ALossBeforeTheAnswerWasHeardEndsNoLaterLease) {
-  TestWorld world;
-  for (const char* name : {"gpu1", "gpu2", "gpu3"}) world.add(name, 1);
-  world.settle();
-  const uint64_t first = world.ask("ann", 2, 1, keyed('g'));
-  world.settle();
-  ASSERT_NE(world.answer(first), nullptr);
-  TestServer& lost = *world.servers.at(world.answer(first)->reply.parts[1].server);
-  lost.restart();
-  world.cut(lost);
-  world.settle();
-  const uint64_t again = world.ask("ann", 2, 1, keyed('g'));
-  world.pass(5);
-  ASSERT_NE(world.answer(again), nullptr);
-  world.claim(again);
-  world.pass(60);
-  EXPECT_EQ(world.scheduler->counts().leases, 1u);
-  EXPECT_EQ(world.held_on("gpu1") + world.held_on("gpu2") + world.held_on("gpu3"), 2u);
+  for (const bool with_another_scheduler : {false, true}) {
+    TestWorld world;
+    for (const char* name : {"gpu1", "gpu2", "gpu3"}) world.add(name, 1);
+    world.settle();
+    const uint64_t first = world.ask("ann", 2, 1, keyed('g'));
+    world.settle();
+    ASSERT_NE(world.answer(first), nullptr);
+    TestServer& lost = *world.servers.at(world.answer(first)->reply.parts[1].server);
+    lost.restart();
+    world.cut(lost);
+    world.settle();
+    if (with_another_scheduler) world.begin(2);
+    const uint64_t again = world.ask("ann", 2, 1, keyed('g'));
+    world.pass(with_another_scheduler ? 60 : 5);  // it waits for the lost server
+    ASSERT_NE(world.answer(again), nullptr);
+    ASSERT_EQ(world.answer(again)->reply.parts.size(), 2u)
+        << world.answer(again)->status.message();
+    world.claim(again);
+    world.pass(60);
+    EXPECT_EQ(world.scheduler->counts().leases, 1u);
+    EXPECT_EQ(world.held_on("gpu1") + world.held_on("gpu2") + world.held_on("gpu3"), 2u);
+  }
 }
 
 // Its grace begins when its server has passed the notice on.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What administrators do in a simulated world, and the policies that they apply.
 #include <algorithm>
+#include <memory>
 
 #include "pool/simulation/world.h"
 
@@ -130,12 +131,15 @@ void World::maintain() {
   const int64_t from_s = process->now().wall_s + in_s;
   const std::string from = "+" + std::to_string(in_s) + "s";
   const std::string to = "+" + std::to_string(in_s + for_s) + "s";
-  when_answered_[next_command_] = [this, name, from_s, for_s] {
-    rules_.set_maintenance(name, from_s, from_s + for_s);
+  // It may be called off before it was answered: a slow store answers late.
+  const auto called_off = std::make_shared<bool>(false);
+  when_answered_[next_command_] = [this, name, from_s, for_s, called_off] {
+    if (!*called_off) rules_.set_maintenance(name, from_s, from_s + for_s);
   };
   command("maintenance", {name, from, to, "fans"}, "");
   if (!clock_.chance(0.3)) return;
-  clock_.in(clock_.between(0, in_s * kSecond), [this, name] {
+  clock_.in(clock_.between(0, in_s * kSecond), [this, name, called_off] {
+    *called_off = true;
     rules_.set_maintenance(name, 0, 0);
     command("maintenance", {name, "none"}, "");
   });
