@@ -2,6 +2,8 @@
 // Reads fields of JSON that another program wrote. What is absent or of another type is nothing.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 namespace tendril::view {
@@ -18,6 +20,11 @@ inline const nlohmann::json& part(const nlohmann::json& from, const char* key) {
 inline double number(const nlohmann::json& from, const char* key) {
   const nlohmann::json& value = part(from, key);
   return value.is_boolean() ? value.get<bool>() : value.is_number() ? value.get<double>() : 0;
+}
+// A number of anybody's as a whole one: at most 10^15 away from zero, so that sums of some fit.
+inline int64_t whole(double value) {
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::clamp(value, -kMost, kMost));
 }
 
 }  // namespace tendril::view

@@ -39,12 +39,12 @@ Result<Answer> read_answer(const std::string& text) {
   for (const Json& name : part(answer.json, "by")) {
     if (name.is_string()) answer.by.push_back(name.get<std::string>());
   }
-  answer.step_s = int64_t(number(answer.json, "step_s"));
+  answer.step_s = whole(number(answer.json, "step_s"));
   return answer;
 }
 
 std::string moment_text(double at_s, bool with_seconds) {
-  const time_t at = static_cast<time_t>(at_s);
+  const time_t at = whole(at_s);
   tm parts = {};
   gmtime_r(&at, &parts);
   char text[40];
@@ -104,8 +104,8 @@ std::vector<Row> use_cells(const Answer& answer) {
     row.push_back(percent(number(each, "used_ns"), number(each, "given_gpu_ns")));
     row.push_back(hours(each, "idle_gpu_ns"));
     row.push_back(leases <= 0 ? "-"
-                              : config::format_duration(
-                                    uint64_t(number(each, "waited_ns") / leases / 1e9 + 0.5)));
+                              : config::format_duration(uint64_t(whole(std::max(
+                                    0.0, number(each, "waited_ns") / leases / 1e9 + 0.5)))));
     row.push_back(hours(each, "queued_gpu_ns"));
     for (const char* key : {"memory_held_mib_ms", "memory_used_mib_ms"})
       row.push_back(base::format("%.1f", number(each, key) * kGbHours));
@@ -208,7 +208,7 @@ namespace {
 LinePlot plot_over_time(const Answer& steps) {
   LinePlot plot;
   plot.title = "GPUs over time";
-  plot.from_s = int64_t(number(steps.json, "from_at"));
+  plot.from_s = whole(number(steps.json, "from_at"));
   plot.step_s = double(std::max<int64_t>(1, steps.step_s));
   const auto span_s = number(steps.json, "to_at") - double(plot.from_s);
   const size_t values = size_t(std::clamp(span_s / plot.step_s + 0.999, 1.0, 5000.0));
@@ -230,7 +230,7 @@ LinePlot plot_over_time(const Answer& steps) {
   }
   for (const Json& gap : part(steps.json, "gaps")) {
     if (gap.is_array() && gap.size() == 2 && gap[0].is_number() && gap[1].is_number())
-      plot.gaps.emplace_back(int64_t(gap[0].get<double>()), int64_t(gap[1].get<double>()));
+      plot.gaps.emplace_back(whole(gap[0].get<double>()), whole(gap[1].get<double>()));
   }
   return plot;
 }

@@ -58,7 +58,10 @@ TEST(UseReport, WhatIsNoAnswerIsSaid) {
     EXPECT_FALSE(use_html(kSums, bad).ok()) << bad;
   }
   for (const char* odd : {R"({"rows":[7,{"at":"x","leases":[]}],"by":[3],"gaps":[[1],7]})",
-                          R"({"rows":[{}],"by":["user"],"step_s":-5,"from_at":1e300})"}) {
+                          R"({"rows":[{}],"by":["user"],"step_s":-5,"from_at":1e300})",
+                          R"({"rows":[{"at":-1e300,"leases":1e-300,"waited_ns":1e300}],"by":[],
+                              "step_s":1e300,"from_at":-1e300,"to_at":1e300,
+                              "gaps":[[-1e300,1e300]]})"}) {
     EXPECT_TRUE(use_table(odd).ok()) << odd;
     EXPECT_TRUE(use_csv(odd).ok()) << odd;
     EXPECT_TRUE(use_html(odd, odd).ok()) << odd;

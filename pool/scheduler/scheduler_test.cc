@@ -141,8 +141,7 @@ TEST(Scheduler, ALossBeforeTheAnswerWasHeardEndsNoLaterLease) {
     const uint64_t again = world.ask("ann", 2, 1, keyed('g'));
     world.pass(with_another_scheduler ? 60 : 5);  // it waits for the lost server
     ASSERT_NE(world.answer(again), nullptr);
-    ASSERT_EQ(world.answer(again)->reply.parts.size(), 2u)
-        << world.answer(again)->status.message();
+    ASSERT_EQ(world.answer(again)->reply.parts.size(), 2u) << world.answer(again)->status.message();
     world.claim(again);
     world.pass(60);
     EXPECT_EQ(world.scheduler->counts().leases, 1u);
