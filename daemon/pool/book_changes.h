@@ -33,8 +33,7 @@ class BookChanges {
   uint64_t round_ = 0;
 };
 
-// What leases that live did so far, of those that `entries` does not tell of; kLeaseUsesMax at
-// most.
+// What living leases did so far, if `entries` does not have them; kLeaseUsesMax at most.
 std::vector<wire::LeaseUse> uses_of(const std::vector<wire::BookEntry>& book,
                                     const std::vector<wire::BookEntry>& entries);
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "config/text.h"
 #include "pool/accounting/sums_json.h"
 
 namespace tendril::pool {
@@ -20,16 +21,6 @@ constexpr uint32_t kPlotSteps[] = {1,   2,    5,    10,   30,    60,    120,    
                                    600, 1800, 3600, 7200, 21600, 86400, 604800, 2592000};
 constexpr const char* kSeries[] = {"gpus", "memory", "waiting", "waits"};
 constexpr int64_t kDaySeconds = 86'400;
-
-bool read_count(const std::string& text, uint64_t* value) {
-  if (text.empty() || text.size() > 18) return false;
-  *value = 0;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') return false;
-    *value = *value * 10 + uint64_t(digit - '0');
-  }
-  return true;
-}
 
 bool is_one_of(const std::string& text, const auto& names) {
   return std::any_of(std::begin(names), std::end(names),
@@ -120,7 +111,7 @@ base::Result<HistoryQuery> parse_history_query(const std::vector<std::string>& w
     const std::string name = word.substr(0, equals),
                       value = equals < word.size() ? word.substr(equals + 1) : "";
     uint64_t number = 0;
-    const bool is_number = read_count(value, &number) && number <= uint64_t(kLongestS);
+    const bool is_number = config::read_number(value, &number) && number <= uint64_t(kLongestS);
     if (name == "by") {
       if (Status status = read_by(word, value, &query); !status.ok()) return status;
     } else if (name == "series") {
