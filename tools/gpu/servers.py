@@ -328,27 +328,36 @@ class Servers(Steps):
         return facts
 
     def torch(self):
+        environment = {"OMP_NUM_THREADS": "2"}
+        return self.framework("ranks", self.ranks(), environment, TRAINED, list(self.SIDES))
+
+    def ranks(self):
+        """PyTorch with a process for each GPU."""
         script = str(self.here / "frameworks/bench_ranks.py")
         argv = [self.python, "-B", "-m", "torch.distributed.run", "--standalone"]
-        argv += ["--nproc_per_node", "2", script]
-        facts = self.framework("ranks", argv, {"OMP_NUM_THREADS": "2"}, TRAINED, list(self.SIDES))
-        facts["calls"] = self.counted(argv, "ddp-resnet50-b64")
-        return facts
+        return [*argv, "--nproc_per_node", "2", script]
 
-    def counted(self, argv, workload):
-        """Which calls a step makes, and which of them wait: TENDRIL_STATS of some steps."""
-        if self.time_left() < 20:
-            return ""
-        file, field = self.whole.work / "counted", meters.Field(self.say)
-        environment = catalog.FRAMEWORK_ENV | {"TENDRIL_STATS": str(file), "OMP_NUM_THREADS": "2"}
-        try:
-            field.start(self.field_sides["two"], "counted", argv, environment, "two")
-            if field.ready(60):
-                field.ask_all(f"setup {workload}", 30)
-                field.ask_all("measure 2", 20)
-        finally:
-            field.end()
-        return file.read_text() if file.exists() else ""
+    def calls(self):
+        """Which calls a step makes, and which of them wait: TENDRIL_STATS of both ranks' steps."""
+        facts = {}
+        chosen = [name for name in TRAINED if any(word in name for word in self.words)]
+        for name, side in itertools.product(chosen or TRAINED, ("two", "one")):
+            if self.time_left() < 20:
+                break
+            file, field = self.whole.work / f"counted-{name}-{side}", meters.Field(self.say)
+            environment = catalog.FRAMEWORK_ENV | {"TENDRIL_STATS": str(file)}
+            environment["OMP_NUM_THREADS"] = "2"
+            try:
+                field.start(self.field_sides[side], "counted", self.ranks(), environment, side)
+                if field.ready(60):
+                    field.ask_all(f"setup {name}", 30)
+                    steps = field.ask_all("measure 2", 20)
+                    self.say(f"{name}, {side}: {steps}")
+            finally:
+                field.end()
+            facts[f"{name} {side}"] = file.read_text() if file.exists() else ""
+            self.say(facts[f"{name} {side}"])
+        return facts
 
     def jax(self):
         argv = [self.python, "-B", str(self.here / "frameworks/bench_sharded.py")]
@@ -494,6 +503,7 @@ def measure(whole, here, words=()):
         ("checks", 30, within(100, s.checks)),
         ("collectives", 40, within(170, s.collectives)),
         ("torch", 60, within(200, s.torch)),
+        ("calls", 60, within(240, s.calls)),
         ("links", 20, within(40, s.links)),
         ("jax", 40, within(70, s.jax)),
         ("memory", 20, within(50, s.memory)),
