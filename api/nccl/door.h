@@ -26,6 +26,9 @@ struct Door {
   // `text`: what went wrong, for people.
   uint32_t (*run)(const Element* work, size_t count, const void* extra, size_t extra_bytes,
                   void* id, char* text, size_t text_bytes);
+  // Sends collectives and awaits nothing. False: nothing was sent, and `run` is to do the work:
+  // it is several servers', belongs to a capture, or a communicator has failed.
+  bool (*run_ahead)(const Element* work, size_t count);
   // What the worker has told of the communicator: ncclSuccess, or how it failed. No round trip.
   uint32_t (*failure)(int32_t device, uint64_t communicator);
   // What NCCL says of the communicator now. With ncclSuccess also the rank, and how many there are.

@@ -54,7 +54,7 @@ bool take_operation(const Communicator& communicator, ncclRedOp_t operation, Ele
 }
 
 ncclResult_t collective(const Asked& asked, ncclRedOp_t operation = ncclSum) {
-  const Communicator* communicator = find(asked.comm);
+  Communicator* communicator = find(asked.comm);
   if (communicator == nullptr) return failed(ncclInvalidArgument);
   Element element;
   element.what = asked.what;
@@ -68,7 +68,8 @@ ncclResult_t collective(const Asked& asked, ncclRedOp_t operation = ncclSum) {
   element.device = communicator->device;
   if (type_bytes(asked.type) == 0 || !take_operation(*communicator, operation, &element))
     return failed(ncclInvalidArgument);
-  if (asked.config == nullptr) return submit(element);
+  if (asked.config == nullptr)
+    return submit_collective(element, communicator, asked.count * type_bytes(asked.type));
   std::vector<uint8_t> extra;
   const ncclResult_t added = add_configuration(asked.config, &element, &extra);
   return added == ncclSuccess ? submit(element, extra) : failed(added);

@@ -34,6 +34,8 @@ struct Records {
 };
 std::atomic<Records*> g_records{nullptr};
 std::atomic<uint64_t> g_next_id{1};
+constexpr int32_t kNoDevice = -1, kManyDevices = -2;
+std::atomic<int32_t> g_device{kNoDevice};  // of all communicators so far
 constinit thread_local Group* t_group = nullptr;
 base::Lock g_text_lock;
 char g_text[1024];
@@ -91,8 +93,9 @@ void note_in_progress(const std::vector<api::nccl::Element>& work) {
   for (const api::nccl::Element& element : work) {
     for (Place* place : all.places) {
       const uint64_t id = place->communicator.id;
-      if (id != 0 && (id == element.communicator || id == element.made))
-        place->communicator.in_progress.store(true);
+      if (id == 0 || (id != element.communicator && id != element.made)) continue;
+      place->communicator.in_progress.store(true);
+      place->communicator.blocking.store(false);
     }
   }
 }
@@ -106,6 +109,20 @@ ncclResult_t perform(const std::vector<api::nccl::Element>& work, const std::vec
       way->run(work.data(), work.size(), extra.data(), extra.size(), id, text, sizeof text));
   if (text[0] != 0) remember(text);
   if (result == ncclInProgress) note_in_progress(work);
+  return result;
+}
+
+// Ahead if NCCL will not wait. Otherwise it has come to know all this afterwards.
+ncclResult_t perform_collectives(const std::vector<api::nccl::Element>& work,
+                                 const std::vector<Group::Use>& uses) {
+  bool ahead = has_one_device();
+  for (const Group::Use& use : uses)
+    ahead = ahead && use.communicator->blocking.load() && use.communicator->familiar.has(use.key);
+  const api::nccl::Door* way = door();
+  if (ahead && way != nullptr && way->run_ahead(work.data(), work.size())) return ncclSuccess;
+  const ncclResult_t result = perform(work, {}, nullptr);
+  for (const Group::Use& use : uses)
+    if (result == ncclSuccess) use.communicator->familiar.add(use.key);
   return result;
 }
 
@@ -140,6 +157,11 @@ Communicator* create(ncclComm_t* made, int32_t device, int rank, int ranks) {
   place->communicator.ranks = ranks;
   place->communicator.operations.clear();
   place->communicator.in_progress.store(false);
+  place->communicator.blocking.store(true);
+  place->communicator.familiar.clear();
+  int32_t none = kNoDevice;
+  if (!g_device.compare_exchange_strong(none, device) && none != device)
+    g_device.store(kManyDevices);
   *made = reinterpret_cast<ncclComm_t>(kMark | uint64_t{place->generation} << 16 | index);
   return &place->communicator;
 }
@@ -151,6 +173,16 @@ void destroy(ncclComm_t handle) {
   if (place == nullptr) return;
   place->communicator.id = 0;
   all.free.push_back(static_cast<uint32_t>(value_of(handle) & (kMost - 1)));
+}
+
+bool has_one_device() { return g_device.load() >= 0; }
+
+uint32_t Familiar::key_of(const api::nccl::Element& element, uint64_t bytes) {
+  uint32_t power = 0;
+  while (bytes >> power > 1) ++power;
+  const uint32_t all = (static_cast<uint32_t>(element.what) << 6 | power) +
+                       static_cast<uint32_t>(element.peer) * 1223;  // a prime: peers lie apart
+  return all % kKeys;
 }
 
 const api::nccl::Door* door() {
@@ -175,8 +207,10 @@ ncclResult_t end_group() {
   Group* group = t_group;
   t_group = nullptr;
   ncclResult_t result = group->failed;
-  if (!is_failure(result) && !group->work.empty())
-    result = perform(group->work, group->extra, nullptr);
+  if (!is_failure(result) && !group->work.empty()) {
+    result = group->only_collectives ? perform_collectives(group->work, group->uses)
+                                     : perform(group->work, group->extra, nullptr);
+  }
   if (is_failure(result)) {
     for (ncclComm_t made : group->made) destroy(made);
   }
@@ -200,7 +234,19 @@ ncclResult_t submit(api::nccl::Element element, const std::vector<uint8_t>& extr
     return group->failed = ncclInvalidUsage;
   group->extra.insert(group->extra.end(), extra.begin(), extra.end());
   group->work.push_back(element);
+  group->only_collectives = false;
   if (made != nullptr) group->made.push_back(made);
+  return ncclSuccess;
+}
+
+ncclResult_t submit_collective(const api::nccl::Element& element, Communicator* communicator,
+                               uint64_t bytes) {
+  const Group::Use use = {communicator, Familiar::key_of(element, bytes)};
+  Group* group = t_group;
+  if (group == nullptr) return perform_collectives({element}, {use});
+  if (group->work.size() == api::nccl::kElementsMax) return group->failed = ncclInvalidUsage;
+  group->work.push_back(element);
+  group->uses.push_back(use);
   return ncclSuccess;
 }
 

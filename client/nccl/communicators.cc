@@ -29,8 +29,9 @@ ncclResult_t begin(ncclComm_t* comm, int32_t device, int ranks, int rank, const 
   element.ids = static_cast<uint32_t>(id_count);
   const ncclResult_t added = add_configuration(config, &element, &extra);
   if (added != ncclSuccess) return added;
-  const Communicator* made = create(comm, device, rank, ranks);
+  Communicator* made = create(comm, device, rank, ranks);
   if (made == nullptr) return ncclInternalError;
+  if (config != nullptr && config->blocking == 0) made->blocking.store(false);
   element.communicator = made->id;
   element.device = device;
   element.count = static_cast<uint64_t>(ranks);
@@ -72,8 +73,9 @@ ncclResult_t part(const Communicator& parent, bool is_member, Element element,
   *made_here = nullptr;
   ncclComm_t handle = nullptr;
   if (is_member) {
-    const Communicator* made = create(&handle, parent.device, -1, 0);
+    Communicator* made = create(&handle, parent.device, -1, 0);
     if (made == nullptr) return ncclInternalError;
+    made->blocking.store(parent.blocking.load() && (config == nullptr || config->blocking != 0));
     element.made = made->id;
     *made_here = handle;
   }

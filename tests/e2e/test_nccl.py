@@ -205,7 +205,8 @@ assert nccl.ncclCommCount(ranks[0].comm, byref(c_int())) == 4, "a communicator t
             "4",
         )
 
-    def test_a_process_for_each_rank(self):
+    def in_processes(self, ranks, text):
+        """A process for each rank, with a communicator and the words of NCCL."""
         rank = f"""
 import sys
 rank, name = int(os.environ["RANK"]), os.path.join({self.folder!r}, "id")
@@ -217,21 +218,64 @@ if rank == 0:
 while not os.path.exists(name):
     time.sleep(0.02)
 with open(name, "rb") as file:
-    works(me.begin(4, UniqueId.from_buffer_copy(file.read())))
-works(me.all_reduce())
-assert me.read() == expected(4)
+    works(me.begin({ranks}, UniqueId.from_buffer_copy(file.read())))
+{text}
 tell("passed")
 works(nccl.ncclCommDestroy(me.comm))
 """
         path = pathlib.Path(self.folder, "rank.py")
         path.write_text(several.PREPARE + NCCL + rank, encoding="utf-8")
         one = f"RANK=$i CUDA_VISIBLE_DEVICES=$i {sys.executable} {path}"
-        line = f"for i in 0 1 2 3; do {one} & done; wait"
-        run = start("run", "-n", "4", "--", "sh", "-c", line, server=self.both)
+        numbers = " ".join(str(number) for number in range(ranks))
+        line = f"for i in {numbers}; do {one} & done; wait"
+        run = start("run", "-n", str(ranks), "--", "sh", "-c", line, server=self.both)
         self.addCleanup(harness.end, run)
-        # Four programs write to one pipe: a line's end may come after another's line.
-        self.assertEqual(run.stdout.read().replace("\n", ""), "passed" * 4)
+        # Several programs write to one pipe: a line's end may come after another's line.
+        self.assertEqual(run.stdout.read().replace("\n", ""), "passed" * ranks)
         self.assertEqual(run.wait(30), 0)
+
+    def test_a_process_for_each_rank(self):
+        self.in_processes(
+            4,
+            """
+works(me.all_reduce())
+assert me.read() == expected(4)
+""",
+        )
+
+    def test_what_nccl_has_done_before_is_not_awaited(self):
+        """And keeps its place among the other calls of the program."""
+        self.in_processes(
+            4,
+            """
+INT, CALLS = 2, 200
+table, kept = ctypes.POINTER(c_void_p)(), ctypes.c_uint64()
+must(cuda.cuGetExportTable(byref(table), ctypes.create_string_buffer(b"tendril counters", 16)))
+counters = ctypes.CFUNCTYPE(c_size_t, ctypes.POINTER(ctypes.c_uint64), c_size_t)(table[1])
+def round_trips():
+    values = (ctypes.c_uint64 * 7)()
+    counters(values, 7)
+    return values[1]
+must(cuda.cuMemAlloc_v2(byref(kept), c_size_t(4 * CALLS)))
+def add_up(i):
+    memory, count = me.memory, ctypes.c_size_t(COUNT)
+    must(cuda.cuMemsetD32Async(memory, i + rank, count, me.stream))
+    works(nccl.ncclAllReduce(memory, memory, count, INT, SUM, me.comm, me.stream))
+    last = ctypes.c_uint64(memory.value + 4 * (COUNT - 1))
+    to = ctypes.c_uint64(kept.value + 4 * i)
+    must(cuda.cuMemcpyDtoDAsync_v2(to, last, c_size_t(4), me.stream))
+add_up(0)
+before = round_trips()
+for i in range(CALLS):
+    add_up(i)
+asked = round_trips() - before
+must(cuda.cuStreamSynchronize(me.stream))
+found = (c_int * CALLS)()
+must(cuda.cuMemcpyDtoH_v2(found, kept, c_size_t(4 * CALLS)))
+assert list(found) == [4 * i + 6 for i in range(CALLS)], list(found)
+assert asked == 0, asked
+""",
+        )
 
     def test_abort_frees_a_thread_that_waits_for_its_peer(self):
         self.passes(

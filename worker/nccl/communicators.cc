@@ -114,6 +114,10 @@ bool Communicators::run(uint64_t caller, std::vector<Work> work, std::string ext
   return true;
 }
 
+ncclResult_t Communicators::run_here(std::vector<Work> work) {
+  return perform({std::move(work), {}, {}}).result;
+}
+
 // With the lock held. A program may make many threads one after another. False: all have work.
 bool Communicators::dismiss_idle_caller() {
   for (auto at = callers_.begin(); at != callers_.end(); ++at) {
@@ -350,6 +354,13 @@ ncclResult_t Communicators::ask(uint64_t id, Communicator* communicator, ncclRes
   communicator->told = true;
   tell_(id, state);
   return state;
+}
+
+void Communicators::fail(uint64_t communicator, ncclResult_t state) {
+  const std::shared_ptr<Communicator> found = find(communicator);
+  if (found == nullptr) return;
+  const std::lock_guard<std::mutex> hold(found->asking);
+  if (!std::exchange(found->told, true)) tell_(communicator, state);
 }
 
 void Communicators::begun(const std::vector<uint64_t>& made) {

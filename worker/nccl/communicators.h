@@ -50,6 +50,10 @@ class Communicators {
   // too many callers.
   bool run(uint64_t caller, std::vector<Work> work, std::string extra,
            std::function<void(const Answer&)> done);
+  // Does the work as one group on this thread, whose context it changes. May wait for other ranks.
+  ncclResult_t run_here(std::vector<Work> work);
+  // The communicator has failed for a call that nobody awaits. Tells so, once.
+  void fail(uint64_t communicator, ncclResult_t state);
   // ncclCommGetAsyncError, and with ncclSuccess the rank and how many there are. Never waits.
   ncclResult_t state(uint64_t communicator, int* rank, int* ranks);
   // Aborts on a thread of its own, because that waits for the GPU and for NCCL's threads.

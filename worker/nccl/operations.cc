@@ -285,6 +285,29 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_run_request& requ
   return ncclSuccess;
 }
 
+// On the executor, because the session's next calls may be about what NCCL is to write. The client
+// asks only for what NCCL has done before for this communicator, and then NCCL waits for nobody.
+ncclResult_t handle(Executor& executor, const wire::nccl::nccl_ahead_request& request) {
+  Communicators* const communicators = executor.communicators();
+  std::vector<Element> elements;
+  if (communicators == nullptr || !read_work(request.work.data, request.work.count, 0, &elements))
+    return ncclInvalidUsage;
+  std::vector<Work> work(elements.size());
+  bool is_sound = true;
+  for (size_t i = 0; i < work.size() && is_sound; ++i)
+    is_sound = is_collective(elements[i].what) && resolve(executor, elements[i], &work[i]);
+  ncclResult_t result = ncclInvalidArgument;
+  if (is_sound && pass_gate(executor, work)) {
+    cuda::Executor& session = executor.session();
+    const CUcontext before = session.contexts().current_in_driver();
+    result = communicators->run_here(std::move(work));
+    session.driver().cuCtxSetCurrent(before);
+  }
+  if (result == ncclSuccess || result == ncclInProgress) return ncclSuccess;
+  for (const Element& element : elements) communicators->fail(element.communicator, result);
+  return ncclSuccess;
+}
+
 ncclResult_t handle(Executor& executor, const wire::nccl::nccl_state_request& request,
                     wire::nccl::nccl_state_reply& reply) {
   if (executor.communicators() == nullptr) return ncclInvalidUsage;

@@ -53,6 +53,9 @@ class Executor {
   void answer(const session::Call& call, ncclResult_t result, const Reply& message) {
     session_->replies().answer(call, result, message);
   }
+  void finish(const session::Call& call, ncclResult_t result) {
+    session_->replies().finish(call, result);
+  }
 
  private:
   void count_memory();

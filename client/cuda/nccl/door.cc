@@ -184,6 +184,19 @@ uint32_t run(const Element* work, size_t count, const void* extra, size_t extra_
   return await_all(&parts, {id, text, text_bytes});
 }
 
+bool run_ahead(const Element* work, size_t count) {
+  // A capture decides what NCCL does, so the program waits for it.
+  Process* program = process();
+  if (program == nullptr || program->open_captures.load() != 0) return false;
+  std::vector<Part> parts;
+  if (divide(work, count, &parts) != CUDA_SUCCESS || parts.size() != 1) return false;
+  const Part& part = parts.front();
+  if (!part.session->nccl_open.load(std::memory_order_acquire)) return false;
+  for (const Element& element : part.work)
+    if (part.session->nccl_failures.find(element.communicator) != 0) return false;
+  return send_ahead(part);
+}
+
 int32_t current_device() {
   const Process* program = attached_process();
   if (program == nullptr || program->devices.empty()) return -1;
@@ -250,6 +263,7 @@ const api::nccl::Door kNcclDoor = {
     &version,
     &current_device,
     &run,
+    &run_ahead,
     &failure,
     &state,
     &end_at_once,

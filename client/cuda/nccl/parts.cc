@@ -139,6 +139,14 @@ void send(Part* part, const void* extra, size_t extra_bytes) {
   if (part->sent) part->session->lane->flush();
 }
 
+bool send_ahead(const Part& part) {
+  if (!part.session->freed.empty()) part.session->send_frees();
+  wire::nccl::nccl_ahead_request request;
+  request.work = {reinterpret_cast<const uint8_t*>(part.work.data()),
+                  part.work.size() * sizeof(Element)};
+  return part.session->enqueue(kNoContext, request) == CUDA_SUCCESS;
+}
+
 ncclResult_t await_all(std::vector<Part>* parts, const Returned& returned) {
   if (parts->size() == 1) return await(parts->front(), returned);
   ncclResult_t first = ncclSuccess;

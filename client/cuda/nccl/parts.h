@@ -31,6 +31,8 @@ struct Returned {
 };
 
 void send(Part* part, const void* extra, size_t extra_bytes);
+// Of collectives that nobody awaits. False: the session is lost.
+bool send_ahead(const Part& part);
 // The first failure, else the first result that is no success. After a failure the communicators
 // that a part waits with are aborted, unless NCCL ends the wait by itself soon.
 ncclResult_t await_all(std::vector<Part>* parts, const Returned& returned);
