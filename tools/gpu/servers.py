@@ -9,6 +9,7 @@ both GPUs stands against native NVLink. All processes of a comparison live at on
 """
 
 import concurrent.futures
+import fractions
 import itertools
 import os
 import pathlib
@@ -25,6 +26,7 @@ import meters
 import server_tables
 import sides
 from steps import Gpu, Steps
+from tenants import Tenant
 
 NCCL_TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests/nccl"
 # Calls of one rank alone cannot be compared between a thread and a process natively: in one process
@@ -419,6 +421,44 @@ class Servers(Steps):
             self.say(f"a communicator in a slice of {memory}: {found[memory]}")
         return found
 
+    def windows(self):
+        """Two halves that meet in each call, alone and beside a half of each server that never
+        stops; in common windows, and with turns that each server gives by itself."""
+        pair = [self.open(f"gang-{gpu}", str(gpu)) for gpu in (0, 1)]
+        words = [word for server in pair for word in ("-s", server.address())]
+        words += ["-n", "2", "-p", "0.5"]
+        facts, half = {}, fractions.Fraction(1, 2)
+        kinds = {"windows": {}, "by chance": {"TENDRIL_WINDOWS": "off"}}
+        for name, extra in kinds.items():
+            self.field_sides[name] = self.side(name, pair, words, "tcp", extra)
+        for beside, name in itertools.product((False, True), kinds):
+            label = f"{name}, {'beside others' if beside else 'alone'}"
+            others, field = [], meters.Field(self.say)
+            try:
+                for server in pair if beside else ():
+                    tenant = Tenant(half, "medium", ())
+                    others.append(self.start(server, tenant, 9))
+                    others[-1].wait_for("ready", 20)
+                self.bench(field, name, "processes")
+                if not field.ready(30) or not field.ask_all("init", 30):
+                    continue
+                for other in others:
+                    other.tell("")
+                row = facts[label] = {}
+                for size in (8, 1 << 20):
+                    answer = field.meters[0].ask(f"measure all_reduce {size} 2", 40)
+                    row[size] = answer.get("blocks", answer)
+                for other in others:
+                    row.setdefault("others", []).append((other.end(15) or {}).get("pieces"))
+                self.say(f"{label}: {row}")
+            finally:
+                field.end()
+                for other in others:
+                    sides.end_group(other.process, signal.SIGKILL)
+        for server in pair:
+            server.stop()
+        return facts
+
     # ---- What is lost ----
     def rank(self, number, server):
         """A rank with a GPU of one server, or natively."""
@@ -507,6 +547,7 @@ def measure(whole, here, words=()):
         ("links", 20, within(40, s.links)),
         ("jax", 40, within(70, s.jax)),
         ("memory", 20, within(50, s.memory)),
+        ("windows", 40, within(90, s.windows)),
         ("scenarios", 30, within(80, s.scenarios)),
         ("faults", 30, within(100, s.faults)),
     ]
