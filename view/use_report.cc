@@ -22,7 +22,9 @@ using base::Status;
 using Json = nlohmann::json;
 
 constexpr double kHourNs = 3600e9, kGbHours = double(1 << 20) / 1e3 / 1e9 / 3600;
+constexpr double kBytesOfUnit = double(1 << 20) / 1000;  // of 2^20 bytes for a millisecond
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kSplit = 1'000'000'000'000'000'000;  // 128 bits in two numbers
 constexpr size_t kMostBars = 20, kNameBytes = 40;
 
 struct Answer {
@@ -123,7 +125,10 @@ std::vector<std::string> gap_lines(const Answer& answer) {
     lines.push_back("No scheduler recorded from " + moment_text(gap[0].get<double>(), true) +
                     " to " + moment_text(gap[1].get<double>(), true) +
                     " UTC. Sums are whole; inside that time they are spread evenly.");
-    if (lines.size() == 10) break;
+    if (lines.size() < 10) continue;
+    lines.push_back("There are " + std::to_string(part(answer.json, "gaps").size()) +
+                    " such times in all.");
+    break;
   }
   return lines;
 }
@@ -158,14 +163,21 @@ constexpr Column kColumns[] = {{"leases", "leases", Column::kCount},
 std::string exact_text(const Column& column, const Json& row) {
   const Json& value = part(row, column.key);
   if (!value.is_number()) return "0";
-  // Above 584 years of one GPU in one row, nine digits are all that is left.
-  if (!value.is_number_unsigned()) return base::format("%.9g", value.get<double>());
+  // Above 584 years of one GPU in one row, some microseconds are all that is left.
+  if (!value.is_number_unsigned()) {
+    const double much = std::max(0.0, value.get<double>());
+    if (column.unit == Column::kSeconds) return base::format("%.6f", much / double(kSecondNs));
+    return base::format("%.0f", column.unit == Column::kBytes ? much * kBytesOfUnit : much);
+  }
   const uint64_t whole = value.get<uint64_t>();
   if (column.unit == Column::kCount) return std::to_string(whole);
   if (column.unit == Column::kSeconds)
     return base::format("%llu.%09llu", static_cast<unsigned long long>(whole / kSecondNs),
                         static_cast<unsigned long long>(whole % kSecondNs));
-  return base::format("%.0f", double(whole) * (1 << 20) / 1000);
+  const auto bytes = static_cast<unsigned __int128>(whole) * (1 << 20) / 1000;
+  const auto above = static_cast<unsigned long long>(bytes / kSplit);
+  const auto below = static_cast<unsigned long long>(bytes % kSplit);
+  return above == 0 ? std::to_string(below) : base::format("%llu%018llu", above, below);
 }
 
 std::string csv_cell(const std::string& text) {

@@ -30,6 +30,29 @@ TEST(UseReport, CsvIsExact) {
       << *csv;
 }
 
+// A month of a large pool, and sums that are longer than 64 bits.
+TEST(UseReport, LargeSumsHaveTheirUnits) {
+  auto csv = use_csv(
+      R"({"from_at":0,"to_at":9,"step_s":0,"by":[],"rows":[{"at":0,"leases":18446744073709551615,
+"used_ns":18446744073709551615,"given_gpu_ns":20000000000000000000,"asked_gpu_ns":-5,
+"memory_held_mib_ms":18446744073709551615,"memory_used_mib_ms":9007199254740993}]})");
+  ASSERT_TRUE(csv.ok());
+  const std::string row = csv->substr(csv->find('\n') + 1);
+  EXPECT_EQ(row.substr(0, row.find(",0,")),
+            "0,18446744073709551615,0.000000,20000000000.000000,18446744073.709551615")
+      << row;
+  EXPECT_NE(row.find(",19342813113834066794250,9444732965739291475,"), std::string::npos) << row;
+}
+
+TEST(UseReport, ManyGapsAreCounted) {
+  std::string gaps;
+  for (int i = 0; i < 40; ++i)
+    gaps += (i == 0 ? "[" : ",[") + std::to_string(i * 60) + "," + std::to_string(i * 60 + 9) + "]";
+  auto table = use_table(R"({"by":[],"rows":[],"gaps":[)" + gaps + "]}");
+  ASSERT_TRUE(table.ok());
+  EXPECT_NE(table->find("40 such times in all"), std::string::npos) << *table;
+}
+
 TEST(UseReport, ATableSaysHoursAndGaps) {
   auto table = use_table(kSums);
   ASSERT_TRUE(table.ok());
