@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/text.h"
 #include "dashboard/rows.h"
 
 namespace tendril::dashboard {
@@ -43,13 +44,14 @@ Status read_window(const std::string& text, Interest* out) {
   size_t servers = 0;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view range = std::string_view(text).substr(at, end - at);
+    const std::string range = text.substr(at, end - at);
     at = end + 1;
     if (range.empty()) continue;
     const size_t dash = range.find('-');
     uint64_t from = 0, to = 0;
-    const bool good = read_number(range.substr(0, dash), &from) &&
-                      (dash == std::string_view::npos || read_number(range.substr(dash + 1), &to));
+    const bool good =
+        config::read_number(range.substr(0, dash), &from) &&
+        (dash == std::string_view::npos || config::read_number(range.substr(dash + 1), &to));
     if (dash == std::string_view::npos) to = from;
     if (!good || from > to || to > UINT32_MAX || out->window.size() >= kRangesMax)
       return bad("window is a list of numbers of servers, such as 1-20,31");
@@ -169,16 +171,6 @@ base::Result<std::vector<std::pair<std::string, std::string>>> parse_query(std::
   return out;
 }
 
-bool read_number(std::string_view text, uint64_t* number) {
-  if (text.empty() || text.size() > 18) return false;
-  *number = 0;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') return false;
-    *number = *number * 10 + uint64_t(digit - '0');
-  }
-  return true;
-}
-
 bool Interest::in_window(uint32_t server) const {
   return std::any_of(window.begin(), window.end(), [&](const auto& range) {
     return server >= range.first && server <= range.second;
@@ -205,7 +197,7 @@ base::Result<Interest> parse_interest(std::string_view query, std::string_view e
     } else if (name == "window") {
       read = read_window(value, &out);
     } else if (name == "lease" || name == "since") {
-      if (!read_number(value, name == "lease" ? &out.lease : &out.since))
+      if (!config::read_number(value, name == "lease" ? &out.lease : &out.since))
         read = bad("'" + name + "' is a number");
     } else {
       read = bad("a stream has servers, queue, accounts, events, window, lease, epoch and since");

@@ -21,8 +21,6 @@ inline constexpr size_t kRangesMax = 64;
 
 // name=value pairs of a query, %XX decoded. kInvalid: it is malformed.
 base::Result<std::vector<std::pair<std::string, std::string>>> parse_query(std::string_view query);
-// False: it is no number of at most 18 digits.
-bool read_number(std::string_view text, uint64_t* number);
 
 struct Interest {
   bool servers = false, queue = false, accounts = false, events = false;
