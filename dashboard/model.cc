@@ -102,6 +102,7 @@ void Model::take_lease(view::PictureLease* lease) {
   row.seen = version_;
   keep_steady(row.lease.idle_since_at, &lease->idle_since_at);
   keep_steady(row.lease.granted_at, &lease->granted_at);
+  keep_steady(row.lease.standing_since_at, &lease->standing_since_at);
   if (!fresh && row.lease == *lease) return;
   if (fresh || row.lease.slices != lease->slices) {
     row.servers.clear();

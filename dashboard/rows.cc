@@ -47,6 +47,7 @@ Ordered use_json(const view::PictureUse& use, const Pace& pace) {
   json["waited_s"] = use.measured ? Ordered(seconds(use.waited_ns)) : Ordered();
   json["idle_s"] = seconds(use.idle_ns);
   json["memory_used_bytes"] = use.memory_used_bytes;
+  json["memory_parked_bytes"] = use.memory_parked_bytes;
   json["had"] = part(pace.had_millionths);
   json["waits"] = part(pace.waited_millionths);
   if (use.counts_calls) {
@@ -182,6 +183,9 @@ std::string lease_json(const LeaseRow& row, bool named) {
   json["capped"] = lease.capped;
   json["local"] = lease.local;
   json["paused"] = lease.paused;
+  json["standing"] = lease.standing;
+  json["standing_since_at"] = moment(lease.standing_since_at);
+  json["parks"] = lease.parks == view::kNoAmount ? Ordered() : Ordered(lease.parks);
   json["shrunk"] = lease.shrunk;
   json["reclaimed"] = lease.reclaimed;
   json["granted_at"] = moment(lease.granted_at);

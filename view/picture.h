@@ -29,11 +29,11 @@ struct PictureUse {
   uint64_t age_ns = 0;   // of these sums
   uint64_t used_ns = 0;  // GPU time in turns
   uint64_t waited_ns = 0, idle_ns = 0;
-  uint64_t memory_used_bytes = 0;
-  uint64_t calls = 0, round_trips = 0, awaited_ns = 0;  // awaited: a reply was due
-  uint64_t bytes_in = 0, bytes_out = 0;                 // to the server, from it
-  bool counts_calls = false;                            // the six above are known
-  bool measured = true;                                 // `used_ns` and `waited_ns` are known
+  uint64_t memory_used_bytes = 0, memory_parked_bytes = 0;  // of it, in its server's memory
+  uint64_t calls = 0, round_trips = 0, awaited_ns = 0;      // awaited: a reply was due
+  uint64_t bytes_in = 0, bytes_out = 0;                     // to the server, from it
+  bool counts_calls = false;                                // the six above are known
+  bool measured = true;                                     // `used_ns` and `waited_ns` are known
   bool operator==(const PictureUse&) const = default;
 };
 
@@ -46,7 +46,10 @@ struct PictureLease {
   PictureUse use;
   uint32_t processes = 0;
   int32_t priority = 0;
-  bool capped = false;  // never more than its share
+  bool capped = false;               // never more than its share
+  std::string standing = "granted";  // or "parking", "parked", "waking", "returning"
+  int64_t standing_since_at = kNoMoment;
+  uint64_t parks = kNoAmount;  // so far; kNoAmount: not known
   bool local = false, paused = false, shrunk = false, reclaimed = false;
   int64_t granted_at = kNoMoment, ends_at = kNoMoment;
   int64_t idle_since_at = kNoMoment;  // kNoMoment: it works, or it is not known

@@ -13,6 +13,7 @@ export const kCardGap = 14;
 export function slicesByGpu() {
   const found = new Map();
   for (const lease of state.leases.values()) {
+    if (lease.standing === "parked") continue; // others may have its part of the GPU
     lease.slices.forEach((slice, number) => {
       const key = `${slice.server}\n${slice.gpu}`;
       if (!found.has(key)) found.set(key, []);
@@ -46,6 +47,7 @@ function sliceLabel({ lease, slice }) {
     part === null ? "" : `had ${percent(part)} of that`,
     `${bytes(slice.memory_bytes)} of memory`,
     lease.paused ? "paused" : "",
+    lease.standing === "granted" ? "" : lease.standing,
     lease.idle_since_at === null ? "" : "idle",
   ];
   return words.filter(Boolean).join(", ");

@@ -3,7 +3,7 @@
 // over the network, and why it may be slow. Whoever may, ends it or changes its terms here.
 import { attempt, field, question } from "./dialog.js";
 import { el, facts, keyed, row, setAttr, setText, setVar } from "./dom.js";
-import { bytes, colour, duration, gpus, moment, percent, share } from "./format.js";
+import { bytes, colour, count, duration, gpus, moment, percent, share } from "./format.js";
 import { ask, look, now, state } from "./state.js";
 
 const kSamples = 300; // of the small charts: five minutes
@@ -11,6 +11,7 @@ const kSamples = 300; // of the small charts: five minutes
 export function leaseState(lease) {
   if (lease.paused) return "paused";
   if (lease.state === "ending") return "ending";
+  if (lease.standing !== "granted") return lease.standing;
   if (lease.idle_since_at !== null) return "idle";
   return lease.state;
 }
@@ -25,6 +26,12 @@ function where(lease) {
 
 export function view(main, words) {
   return words.length === 0 || words[0] === "" ? list(main) : one(main, Number(words[0]));
+}
+
+function standing(lease) {
+  if (lease.standing === "granted") return "";
+  const since = lease.standing_since_at;
+  return since === null ? lease.standing : `${lease.standing} since ${moment(since, now())}`;
 }
 
 // ---- the list ----
@@ -122,12 +129,19 @@ export function reasons(lease, at) {
   const use = lease.use;
   const want = asked(lease);
   if (lease.paused) found.push("It is paused: it gets no turns until it is resumed.");
+  if (lease.standing === "parked")
+    found.push(
+      "It is parked: its memory is in its server's memory, and its part of the GPU is others'. " +
+        "Its next call that needs the GPU wakes it.",
+    );
+  else if (lease.standing === "waking") found.push("It wakes, and waits for its part of the GPU to be free.");
+  else if (lease.standing !== "granted") found.push("Its memory is being copied, so its programs wait.");
   if (lease.reclaimed)
     found.push("Others are entitled to what it holds, so the pool takes it back step by step.");
   if (lease.shrunk) found.push("Its share was made smaller, so that others have what is theirs.");
   if (lease.state === "granted" && lease.processes === 0)
     found.push("No program is attached to it, so it does nothing.");
-  else if (lease.idle_since_at !== null)
+  else if (lease.idle_since_at !== null && lease.standing === "granted")
     found.push(
       `Its program has given the GPU no work for ${duration(at - lease.idle_since_at)}: it is busy elsewhere, ` +
         "with data or on its processor.",
@@ -234,7 +248,8 @@ function one(main, id) {
     ),
     el("section", { class: "panel wide" }, el("h2", {}, "Details"), more),
   );
-  const gone = el("p", { class: "empty" }, "Looking …");
+  const gone = el("p", { class: "empty", role: "status" }, "Looking …");
+  const past = el("section", { class: "panel", hidden: true }, el("h2", {}, "What it had"));
   main.append(
     el(
       "div",
@@ -244,11 +259,52 @@ function one(main, id) {
       el("div", { class: "actions" }, change, release),
     ),
     gone,
+    past,
     content,
   );
   setText(title, `Lease ${id}`);
   look({ lease: id });
   let heard = false;
+  let tries = 0;
+  let timer = 0;
+
+  /** The history has the sums of one that has ended, some seconds later. */
+  async function remember() {
+    tries += 1;
+    let had = null;
+    try {
+      had = await ask(`leases/${id}/totals`);
+    } catch (error) {
+      if (error.code !== "unsupported") setText(gone, `Lease ${id} does not live now: ${error.message}.`);
+    }
+    if (state.leases.has(id)) return;
+    if (had) drawPast(had);
+    if (had?.to_at === null && tries < 10) timer = setTimeout(remember, 3000);
+  }
+  function drawPast(had) {
+    setText(title, had.owner ? `Lease ${id} of ${had.owner}` : `Lease ${id}`);
+    setText(gone, had.to_at === null ? "It ended just now; these are its sums so far." : "");
+    setText(chip, "ended");
+    const part = (some, of) => (of > 0 ? ` (${percent(some / of)})` : "");
+    const shown = facts([
+      ["From", moment(had.from_at, now())],
+      ["To", had.to_at === null ? "" : moment(had.to_at, now())],
+      ["Account", had.account],
+      ["Class of use", had.user_class],
+      ["GPU class", had.gpu_class],
+      ["Servers", String(had.parts)],
+      ["Waited for its grant", duration(had.waited_s)],
+      ["Held", duration(had.held_s)],
+      ["Asked, GPU hours", gpus(had.asked_gpu_s / 3600)],
+      ["Given, GPU hours", gpus(had.granted_gpu_s / 3600)],
+      ["Used, GPU hours", gpus(had.used_gpu_s / 3600) + part(had.used_gpu_s, had.granted_gpu_s)],
+      ["Idle", duration(had.idle_s) + part(had.idle_s, had.held_s)],
+      ["Waited for turns", duration(had.waited_for_turns_s)],
+      ["Memory, on the mean", had.held_s > 0 ? `${bytes(had.memory_used_byte_s / had.held_s)} of ${bytes(had.memory_held_byte_s / had.held_s)}` : ""],
+    ]);
+    past.replaceChildren(past.firstElementChild, shown);
+    setAttr(past, "hidden", false);
+  }
 
   function mine(lease) {
     return lease.owner !== "" && lease.owner === state.me.name;
@@ -341,7 +397,16 @@ function one(main, id) {
         : `${duration(use.used_s)} of GPU time so far, idle for ${duration(use.idle_s)}`,
     );
     setText(memory, `${bytes(use.memory_used_bytes)} of ${bytes(promised)}`);
-    setText(memoryNote, promised ? `${percent(use.memory_used_bytes / promised)} of what is promised` : "");
+    const parked = use.memory_parked_bytes;
+    setText(
+      memoryNote,
+      [
+        promised ? `${percent(use.memory_used_bytes / promised)} of what is promised` : "",
+        parked ? `${bytes(parked)} of it parked in its server's memory` : "",
+      ]
+        .filter(Boolean)
+        .join("; "),
+    );
     setText(waits, use.waits === null ? "–" : percent(use.waits / Math.max(lease.slices.length, 1)));
     setText(
       waitsNote,
@@ -398,6 +463,8 @@ function one(main, id) {
       ["Processes", String(lease.processes)],
       ["Priority", String(lease.priority)],
       ["Beyond its share", lease.capped ? "never" : "idle time of others"],
+      ["On its GPUs", standing(lease)],
+      ["Parked so far", lease.parks ? count(lease.parks, "time", "times") : ""],
       ["Granted", moment(lease.granted_at, now())],
       ["Granted by", lease.local ? "its server" : "the pool"],
       ["Ends at the latest", lease.ends_at === null ? "no limit" : moment(lease.ends_at, now())],
@@ -412,13 +479,19 @@ function one(main, id) {
       setAttr(content, "hidden", !lease);
       setAttr(gone, "hidden", Boolean(lease));
       if (!lease) {
-        setText(gone, heard ? `There is no lease ${id} any more.` : "Looking …");
+        if (!heard) setText(gone, "Looking …");
+        else if (tries === 0) {
+          setText(gone, `There is no lease ${id} any more.`);
+          remember();
+        }
         setAttr(change, "hidden", true);
         setAttr(release, "hidden", true);
         return;
       }
+      tries = 0;
+      setAttr(past, "hidden", true);
       draw(lease, changed.has("time"));
     },
-    end() {},
+    end: () => clearTimeout(timer),
   };
 }

@@ -50,6 +50,7 @@ bool take_use(Part* part, const wire::BookEntry& entry, uint64_t now_ns) {
   part->paused = entry.paused;
   part->parked = entry.standing == wire::Standing::kParked;
   part->stays_bytes = entry.stays_bytes;
+  part->standing = entry.standing;
   const bool attached = entry.was_attached && !part->was_attached;
   part->was_attached = part->was_attached || entry.was_attached;
   return woke || attached;
@@ -205,6 +206,8 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     event(part.parked ? "wake" : "park", "lease " + std::to_string(job.id),
           "on server " + server.record.name);
   }
+  if (part.standing != entry.standing)
+    part.standing_since_s = part.reported_ns == 0 ? kNever : now_.wall_s;
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
   if (job.stage >= Stage::kGranted && part.phase == PartPhase::kClaimed)
     note_use(server, job, part, LeaseEnd::kLives);

@@ -140,7 +140,7 @@ void Scheduler::State::describe_accounts(Json& json) const {
     }
     json.end();
     json.whole("waiting", int64_t(waiting[account.name]));
-    json.number("fair_share_gpus", engine_.entitlement(i));
+    json.gpus("fair_share_gpus", uint64_t(engine_.entitlement(i)));
     json.number("usage_gpu_s", engine_.decayed_gpu_seconds(i)).end();
   }
   json.end();

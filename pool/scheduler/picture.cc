@@ -60,17 +60,33 @@ void Scheduler::State::picture_parts(const Job& job, view::PictureLease* out,
     const Member* server = member(part.server);
     view::PictureServer* const shown =
         part.server < servers->size() ? (*servers)[part.server] : nullptr;
-    for (const wire::SliceGrant& slice : part.slices) {
+    uint64_t stays_bytes = 0;
+    for (size_t i = 0; i < part.slices.size(); ++i) {
+      const wire::SliceGrant& slice = part.slices[i];
+      const uint64_t stays = i < part.stays_bytes.size() ? part.stays_bytes[i] : 0;
+      stays_bytes += stays;
       out->slices.push_back({server == nullptr ? std::string() : server->record.name,
                              slice.gpu_index, slice.share_millionths, slice.memory_bytes});
       if (shown == nullptr || part.phase == PartPhase::kEnded) continue;
       const uint32_t at = position_of(*server, slice.gpu_index);
       if (at >= shown->gpus.size()) continue;
       view::PictureGpu& gpu = shown->gpus[at];
+      if (part.parked) {
+        gpu.memory_promised_bytes += stays;
+        gpu.memory_used_bytes += stays;
+        continue;
+      }
       gpu.given_millionths += slice.share_millionths;
       gpu.memory_promised_bytes += slice.memory_bytes;
       gpu.memory_used_bytes += part.memory_used_bytes / std::max<size_t>(part.slices.size(), 1);
       gpu.packed = slice.packed;
+    }
+    if (part.parked)
+      out->use.memory_parked_bytes +=
+          part.memory_used_bytes - std::min(part.memory_used_bytes, stays_bytes);
+    if (part.standing != wire::Standing::kGranted) {
+      out->standing = wire::standing_name(part.standing);
+      if (part.standing_since_s != kNever) out->standing_since_at = part.standing_since_s;
     }
     out->use.age_ns = std::max(out->use.age_ns, part.age_ns);
     out->use.used_ns += part.used_ns;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "pool/scheduler/test_world.h"
+#include "view/picture.h"
 
 namespace tendril::pool {
 namespace {
@@ -105,7 +106,36 @@ TEST_F(WithPolicy, TheGrantNamesAccountAndClass) {
   ASSERT_NE(world.answer(client), nullptr);
   EXPECT_EQ(entry(client).account, "vision");
   EXPECT_EQ(entry(client).user_class, "interactive");
-  EXPECT_TRUE(has(world.command("status"), "\"used\":{\"top\":1}"));
+  const std::string status = world.command("status");
+  EXPECT_TRUE(has(status, "\"used\":{\"top\":1}"));
+  EXPECT_TRUE(has(status, "\"fair_share_gpus\":1,")) << status;
+}
+
+TEST_F(WithPolicy, APictureSaysWhatIsParkedAndSinceWhen) {
+  const uint64_t client = world.start("ann", 1, 0.5);
+  constexpr uint64_t kGb = 1ull << 30;
+  entry(client).memory_used_bytes = 3 * kGb;
+  world.pass(3);
+  view::Picture picture = world.scheduler->picture(world.now);
+  ASSERT_EQ(picture.leases.size(), 1u);
+  EXPECT_EQ(picture.leases[0].standing, "granted");
+  EXPECT_EQ(picture.leases[0].standing_since_at, view::kNoMoment);
+  EXPECT_EQ(picture.servers[0].gpus[0].given_millionths, 500'000u);
+  entry(client).standing = wire::Standing::kParked;
+  entry(client).stays_bytes = {kGb};
+  world.pass(3);
+  picture = world.scheduler->picture(world.now);
+  EXPECT_EQ(picture.leases[0].standing, "parked");
+  EXPECT_NEAR(double(picture.leases[0].standing_since_at), double(world.now.wall_s), 4);
+  EXPECT_EQ(picture.leases[0].use.memory_parked_bytes, 2 * kGb);
+  EXPECT_EQ(picture.servers[0].gpus[0].given_millionths, 0u) << "it holds no share";
+  EXPECT_EQ(picture.servers[0].gpus[0].memory_promised_bytes, kGb);
+  // The next scheduler does not know since when.
+  world.begin(2);
+  world.pass(3);
+  picture = world.scheduler->picture(world.now);
+  EXPECT_EQ(picture.leases[0].standing, "parked");
+  EXPECT_EQ(picture.leases[0].standing_since_at, view::kNoMoment);
 }
 
 TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {

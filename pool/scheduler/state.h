@@ -73,6 +73,8 @@ struct Part {
   bool was_attached = false, paused = false, waits_for_turn = false;
   bool parked = false;                // it holds no share, and of its memory only
   std::vector<uint64_t> stays_bytes;  // these, by slice
+  wire::Standing standing = wire::Standing::kGranted;
+  int64_t standing_since_s = kNever;  // wall; kNever: this scheduler did not see it begin
   bool from_zero = false;             // begun by this scheduler, so its sums begin with it
   bool accounted = false;             // its record is on the way to the store
 };
