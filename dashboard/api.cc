@@ -9,7 +9,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "config/text.h"
 #include "dashboard/rows.h"
+#include "http/packer.h"
 
 namespace tendril::dashboard {
 
@@ -21,7 +23,7 @@ namespace {
 
 constexpr size_t kBodyMax = 4096, kPolicyMax = 512u << 10;
 constexpr size_t kPageDefault = 100, kPageMax = 500;
-constexpr uint32_t kPointsMax = 2000;
+constexpr size_t kPackedMin = 4096;  // shorter answers are sent as they are
 constexpr size_t kEventsMax = 500;
 
 int status_of(Code code) {
@@ -212,6 +214,7 @@ const Page::Route* Page::find_route(const http::Request& request,
       {"GET", {"servers", "*"}, &Page::get_server},
       {"GET", {"leases"}, &Page::get_leases},
       {"GET", {"leases", "*"}, &Page::get_lease},
+      {"GET", {"leases", "*", "totals"}, &Page::get_totals},
       {"GET", {"queue"}, &Page::get_queue},
       {"GET", {"accounts"}, &Page::get_accounts},
       {"GET", {"events"}, &Page::get_events},
@@ -380,8 +383,8 @@ void Page::get_server(std::shared_ptr<Call> call) {
 void Page::get_leases(std::shared_ptr<Call> call) {
   uint64_t after = 0, limit = kPageDefault;
   const std::string after_text = call->option("after"), limit_text = call->option("limit");
-  if ((!after_text.empty() && !read_number(after_text, &after)) ||
-      (!limit_text.empty() && !read_number(limit_text, &limit)) || limit == 0)
+  if ((!after_text.empty() && !config::read_number(after_text, &after)) ||
+      (!limit_text.empty() && !config::read_number(limit_text, &limit)) || limit == 0)
     return call->exchange->answer(problem(400, "invalid", "after and limit are numbers"));
   limit = std::min<uint64_t>(limit, kPageMax);
   with_model([this, call, after, limit](const Status& status) {
@@ -421,7 +424,7 @@ void Page::get_lease(std::shared_ptr<Call> call) {
   with_model([this, call](const Status& status) {
     if (!status.ok()) return call->exchange->answer(problem(status));
     uint64_t id = 0;
-    const bool number = read_number(call->words[1], &id);
+    const bool number = config::read_number(call->words[1], &id);
     const auto row = number ? model_.leases().find(id) : model_.leases().end();
     if (row == model_.leases().end())
       return call->exchange->answer(problem(404, "not-found", "there is no such lease now"));
@@ -435,8 +438,9 @@ void Page::get_lease(std::shared_ptr<Call> call) {
 void Page::get_queue(std::shared_ptr<Call> call) {
   uint64_t after = 0;
   const std::string after_text = call->option("after");
-  if (!after_text.empty() && !read_number(after_text, &after))
+  if (!after_text.empty() && !config::read_number(after_text, &after))
     return call->exchange->answer(problem(400, "invalid", "after is a number"));
+  after = std::min<uint64_t>(after, UINT32_MAX);
   with_model([this, call, after](const Status& status) {
     if (!status.ok()) return call->exchange->answer(problem(status));
     std::vector<const RequestRow*> rows;
@@ -471,30 +475,48 @@ void Page::get_accounts(std::shared_ptr<Call> call) {
 void Page::get_events(std::shared_ptr<Call> call) {
   uint64_t after = 0;
   const std::string after_text = call->option("after");
-  if (!after_text.empty() && !read_number(after_text, &after))
+  if (!after_text.empty() && !config::read_number(after_text, &after))
     return call->exchange->answer(problem(400, "invalid", "after is a number"));
   const std::string list = events_json(call->caller, &after, kEventsMax);
   call->exchange->answer(json_response("{" + member("events", "[" + list + "]") + "," +
                                        member("after", std::to_string(after)) + "}"));
 }
 
+// Charts over a range, and the sums of the whole of it. What the words may be is the history's.
 void Page::get_history(std::shared_ptr<Call> call) {
-  HistoryQuery query;
-  query.series = call->option("series");
-  query.by = call->option("by");
-  uint64_t from = 0, to = 0, points = 500;
-  const std::string points_text = call->option("points");
-  if (!read_number(call->option("from"), &from) || !read_number(call->option("to"), &to) ||
-      (!points_text.empty() && !read_number(points_text, &points)) || to <= from || points == 0) {
-    return call->exchange->answer(
-        problem(400, "invalid", "say from and to, in seconds since 1970, and points"));
+  std::string series = call->option("series");
+  if (series.empty()) series = "gpus,utilisation,memory,waiting,waits";
+  wire::PoolCommand question{"history", {"series=" + series}, {}};
+  for (const char* const name : {"by", "from", "to", "points", "lines"}) {
+    const std::string value = call->option(name);
+    if (!value.empty()) question.arguments.push_back(std::string(name) + "=" + value);
   }
-  query.from_at = int64_t(from);
-  query.to_at = int64_t(to);
-  query.points = uint32_t(std::min<uint64_t>(points, kPointsMax));
-  options_.source->history(call->caller.who, query, [call](base::Result<std::string> json) {
-    call->exchange->answer(json.ok() ? json_response(json.take()) : problem(json.status()));
-  });
+  look_up(call, std::move(question));
+}
+
+// Of a lease that lives or has ended.
+void Page::get_totals(std::shared_ptr<Call> call) {
+  uint64_t id = 0;
+  if (!config::read_number(call->words[1], &id) || id == 0)
+    return call->exchange->answer(problem(400, "invalid", "a lease has a number"));
+  look_up(call, {"history", {"lease=" + call->words[1]}, {}});
+}
+
+// Asks for something that changes nothing, and may be long.
+void Page::look_up(const std::shared_ptr<Call>& call, wire::PoolCommand command) {
+  const bool packs = call->request.header("accept-encoding").find("gzip") != std::string_view::npos;
+  options_.source->command(call->caller.who, call->exchange->visitor().address, std::move(command),
+                           [call, packs](base::Result<std::string> json) {
+                             if (!json.ok()) return call->exchange->answer(problem(json.status()));
+                             http::Response response = json_response(json.take());
+                             if (packs && response.body.size() >= kPackedMin) {
+                               http::Packer packer;
+                               const std::string packed = packer.pack(response.body);
+                               response.body = packed + packer.finish();
+                               response.headers.emplace_back("Content-Encoding", "gzip");
+                             }
+                             call->exchange->answer(std::move(response));
+                           });
 }
 
 // ---- doing ----
@@ -515,7 +537,7 @@ void Page::command(const std::shared_ptr<Call>& call, wire::PoolCommand command)
       });
 }
 
-void Page::get_policy(std::shared_ptr<Call> call) { command(call, {"show", {}, {}}); }
+void Page::get_policy(std::shared_ptr<Call> call) { look_up(call, {"show", {}, {}}); }
 
 void Page::post_policy(std::shared_ptr<Call> call) {
   auto body = body_of(call->request);

@@ -82,6 +82,7 @@ class Page final : public http::Site {
   std::string events_json(const Caller& caller, uint64_t* since, size_t limit) const;
   static void forget_picture(Shared* shared);
   void command(const std::shared_ptr<Call>& call, wire::PoolCommand command);
+  void look_up(const std::shared_ptr<Call>& call, wire::PoolCommand command);
 
   void get_me(std::shared_ptr<Call> call);
   void post_session(std::shared_ptr<Call> call);
@@ -96,6 +97,7 @@ class Page final : public http::Site {
   void get_accounts(std::shared_ptr<Call> call);
   void get_events(std::shared_ptr<Call> call);
   void get_history(std::shared_ptr<Call> call);
+  void get_totals(std::shared_ptr<Call> call);
   void get_policy(std::shared_ptr<Call> call);
   void post_policy(std::shared_ptr<Call> call);
   void post_dry_run(std::shared_ptr<Call> call);

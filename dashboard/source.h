@@ -27,12 +27,6 @@ struct Rights {
 // everybody; else of a lone server.
 Rights rights_of(const access::Principal& who, bool pool);
 
-struct HistoryQuery {
-  std::string series, by;  // "gpus", "account"
-  int64_t from_at = 0, to_at = 0;
-  uint32_t points = 0;  // rows at most
-};
-
 class Source {
  public:
   template <typename Value>
@@ -43,11 +37,9 @@ class Source {
   // kUnavailable: not now, for example because another process schedules.
   virtual void look(Done<view::Picture> done) = 0;
   // A verb of PoolCommand. Whether `who` may is decided, and written to the audit log, behind this.
+  // kUnsupported: there is no such thing here, for example no history.
   virtual void command(const access::Principal& who, const std::string& address,
                        wire::PoolCommand command, Done<std::string> done) = 0;
-  // A JSON object (docs/page.md). kUnsupported: no history is kept here.
-  virtual void history(const access::Principal& who, HistoryQuery query,
-                       Done<std::string> done) = 0;
 };
 
 }  // namespace tendril::dashboard

@@ -15,11 +15,13 @@ using base::Status;
 
 namespace {
 
-constexpr size_t kPageEntries = 64, kQuestionsMax = 64;
+constexpr size_t kPageEntries = 64, kQuestionsMax = 64, kQuestionsOfOneMax = 16;
 constexpr int kCallMs = 5'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 // Servers tell what they used a second later. What is a day late is in the hours only.
 constexpr uint64_t kLateNs = 24 * pool::kHourNs;
+// What is that close to the end of its time may have been erased.
+constexpr uint64_t kThinnedNs = 2 * pool::kMinuteNs;
 
 }  // namespace
 
@@ -40,12 +42,16 @@ void HistoryReader::stop() {
 void HistoryReader::ask(std::vector<std::string> words, const pool::Asker& who, Done done) {
   auto query = pool::parse_history_query(words, static_cast<int64_t>(time(nullptr)));
   if (!query.ok()) return done(query.status());
+  if (!who.sees_all && who.id.empty())
+    return done(Status(Code::kRefused, "history: who asks is not known (rule: role)"));
   if (!who.sees_all) query->owner_id = who.id;
   bool is_full = false;
   {
     const std::lock_guard<std::mutex> hold(mutex_);
-    is_full = stopping_ || questions_.size() >= kQuestionsMax;
-    if (!is_full) questions_.push_back({query.take(), done});
+    const auto own = std::count_if(questions_.begin(), questions_.end(),
+                                   [&](const Question& each) { return each.asker == who.id; });
+    is_full = stopping_ || questions_.size() >= kQuestionsMax || size_t(own) >= kQuestionsOfOneMax;
+    if (!is_full) questions_.push_back({query.take(), who.id, done});
   }
   changed_.notify_all();
   if (is_full) {
@@ -87,18 +93,19 @@ Status HistoryReader::each(const std::string& prefix, std::string after,
   return Status();
 }
 
-// What came after *after_ns, which becomes the end of the tier.
-Status HistoryReader::add_tier(const std::string& tier, uint64_t until_ns, uint64_t* after_ns,
-                               pool::HistorySums* sums) {
+// What came after `read`, until `until_ns`; or no further than the first chunk that reaches
+// `reach_ns`.
+Status HistoryReader::add_tier(const std::string& tier, uint64_t until_ns, uint64_t reach_ns,
+                               Read* read, pool::HistorySums* sums) {
   const Status status =
-      each(tier, pool::chunk_key(tier, *after_ns, 0xffff), [&](const store::Entry& entry) {
-        pool::HistoryChunk chunk;
+      each(tier, pool::chunk_key(tier, read->after_ns, 0xffff), [&](const store::Entry& entry) {
         const uint64_t upto_ns = pool::upto_of_key(entry.key);
-        if (upto_ns > until_ns) {
-          *after_ns = UINT64_MAX;
-          return false;
-        }
-        *after_ns = std::max(*after_ns, upto_ns);
+        if (upto_ns > until_ns) read->has_all = true;
+        // Chunks of one moment are parts of one.
+        const bool is_next = upto_ns > read->after_ns && read->after_ns >= reach_ns;
+        if (read->has_all || is_next) return false;
+        read->after_ns = std::max(read->after_ns, upto_ns);
+        pool::HistoryChunk chunk;
         // What is damaged was logged when the scheduler began.
         if (pool::unpack_chunk(entry.value, &chunk)) sums->add(chunk);
         return sums->status().ok();
@@ -106,31 +113,61 @@ Status HistoryReader::add_tier(const std::string& tier, uint64_t until_ns, uint6
   return status.ok() ? sums->status() : status;
 }
 
-base::Result<std::string> HistoryReader::answer(const pool::HistoryQuery& query) {
+// Hours know no leases: records of those that ended stand for what minutes do not have any more.
+Status HistoryReader::add_ended(int64_t before_s, pool::HistorySums* sums) {
+  return each(pool::keys::kUsed, "", [&](const store::Entry& entry) {
+    pool::UsedRecord record;
+    if (pool::read_used(entry.value, &record))
+      sums->add(pool::row_of(record), uint64_t(before_s) * kSecondNs);
+    return sums->status().ok();
+  });
+}
+
+Status HistoryReader::add_all(const pool::HistoryQuery& query, pool::HistorySums* sums) {
+  const std::pair<const std::string&, uint64_t> tiers[] = {
+      {pool::keys::kHours, 0},
+      {pool::keys::kMinutes, pool::kMinutesKeptS},
+      {pool::keys::kSeconds, pool::kSecondsKeptS}};
   const auto now_s = static_cast<int64_t>(time(nullptr));
-  pool::HistorySums sums(query);
-  const pool::HistoryTier first = pool::tier_of(query, now_s);
-  const std::string tiers[] = {pool::keys::kHours, pool::keys::kMinutes, pool::keys::kSeconds};
-  uint64_t after_ns = uint64_t(std::max<int64_t>(query.from_s, 1)) * kSecondNs - 1;
+  const auto first = size_t(pool::tier_of(query, now_s));
   const bool by_lease = std::find(query.by.begin(), query.by.end(), "lease") != query.by.end();
-  const int64_t kept_from_s = now_s - int64_t(pool::kMinutesKeptS);
-  if (by_lease && query.from_s < kept_from_s) {
-    const Status status = each(pool::keys::kUsed, "", [&](const store::Entry& entry) {
-      pool::UsedRecord record;
-      if (pool::read_used(entry.value, &record))
-        sums.add(pool::row_of(record), uint64_t(kept_from_s) * kSecondNs);
-      return true;
-    });
+  const int64_t minutes_from_s = now_s - int64_t(pool::kMinutesKeptS);
+  if (by_lease && query.from_s < minutes_from_s) {
+    const Status status = add_ended(minutes_from_s, sums);
     if (!status.ok()) return status;
   }
-  for (size_t tier = size_t(first); tier < std::size(tiers) && after_ns != UINT64_MAX; ++tier) {
+  Read read{uint64_t(std::max<int64_t>(query.from_s, 1)) * kSecondNs - 1, false};
+  const bool has_coarser = first > (by_lease ? 1u : 0u);
+  const uint64_t kept_ns = uint64_t(now_s) * kSecondNs - tiers[first].second * kSecondNs;
+  const uint64_t sure_ns = kept_ns + kThinnedNs;
+  if (has_coarser && read.after_ns < sure_ns) {
+    // The oldest chunks of this tier go just now.
+    const Status status = add_tier(tiers[first - 1].first, UINT64_MAX, sure_ns, &read, sums);
+    if (!status.ok()) return status;
+  }
+  for (size_t tier = first; tier < std::size(tiers) && !read.has_all; ++tier) {
     // The hours are few: all of them, however late.
-    const uint64_t until_ns = tier == size_t(pool::HistoryTier::kHours)
-                                  ? UINT64_MAX
-                                  : uint64_t(query.to_s) * kSecondNs + kLateNs;
-    const Status status = add_tier(tiers[tier], until_ns, &after_ns, &sums);
+    const bool are_hours = tier == size_t(pool::HistoryTier::kHours);
+    const uint64_t until_ns = are_hours ? UINT64_MAX : uint64_t(query.to_s) * kSecondNs + kLateNs;
+    const Status status = add_tier(tiers[tier].first, until_ns, UINT64_MAX, &read, sums);
     if (!status.ok()) return status;
   }
+  if (!read.has_all) sums->set_known_until(read.after_ns);
+  return Status();
+}
+
+base::Result<std::string> HistoryReader::answer(const pool::HistoryQuery& query) {
+  pool::HistoryQuery whole = query;
+  whole.step_s = 0;
+  pool::HistorySums names(whole);
+  const bool has_lines = !query.series.empty() && !query.by.empty();
+  if (has_lines) {
+    const Status status = add_all(query, &names);
+    if (!status.ok()) return status;
+  }
+  pool::HistorySums sums = has_lines ? pool::HistorySums(query, names) : pool::HistorySums(query);
+  const Status status = add_all(query, &sums);
+  if (!status.ok()) return status;
   return sums.json();
 }
 

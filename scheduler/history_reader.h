@@ -38,12 +38,20 @@ class HistoryReader {
  private:
   struct Question {
     pool::HistoryQuery query;
+    std::string asker;
     Done done;
+  };
+  // How far the history was read.
+  struct Read {
+    uint64_t after_ns = 0;  // all that came until then was taken
+    bool has_all = false;   // what came later is not wanted
   };
   void run();
   base::Result<std::string> answer(const pool::HistoryQuery& query);
   base::Result<std::string> answer_lease(const pool::HistoryQuery& query);
-  base::Status add_tier(const std::string& tier, uint64_t until_ns, uint64_t* after_ns,
+  base::Status add_all(const pool::HistoryQuery& query, pool::HistorySums* sums);
+  base::Status add_ended(int64_t before_s, pool::HistorySums* sums);
+  base::Status add_tier(const std::string& tier, uint64_t until_ns, uint64_t reach_ns, Read* read,
                         pool::HistorySums* sums);
   // Calls `take` with each entry, in order, until it says false.
   base::Status each(const std::string& prefix, std::string after,

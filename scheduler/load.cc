@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "scheduler/hostile_names.h"
 #include "session/control/control_io.h"
 #include "wire/pool.h"
 
@@ -32,6 +33,7 @@ struct Server {
   wire::ServerFacts facts;
   std::vector<wire::BookEntry> book;
   uint64_t number = 0;
+  uint64_t worked_ns = 0;  // when its leases last worked
 };
 
 // What /proc says of the process: processor time and resident memory.
@@ -63,19 +65,6 @@ Took took(const std::string& process) {
 
 enum class Kind { kPlain, kVaried, kHostile };
 
-// What must be shown as text: markup, a terminal's escapes, and 10 kB.
-std::string hostile(size_t index) {
-  static const std::string kNames[] = {"<script>window.pwned = 1</script>",
-                                       "<img src=x onerror='window.pwned=1'>",
-                                       "\x1b[31mred\x1b]0;title\x07",
-                                       "\" onmouseover=\"window.pwned=1",
-                                       "\xff\xfe\xc3(",
-                                       "javascript:window.pwned=1//",
-                                       "{{7*7}}${7*7}",
-                                       std::string(10'000, 'W')};
-  return kNames[index % std::size(kNames)];
-}
-
 // As different as servers and their leases are.
 void vary(size_t index, Kind kind, Server* server) {
   static const char* const kModels[] = {"NVIDIA H200", "NVIDIA L40S", "NVIDIA L4"};
@@ -85,12 +74,12 @@ void vary(size_t index, Kind kind, Server* server) {
   server->facts.transports = {"tcp", "shm"};
   if (model == 2) server->facts.gpus.resize(4);
   if (kind == Kind::kHostile) {
-    server->facts.name = std::to_string(index) + hostile(index);
+    server->facts.name = std::to_string(index) + hostile_name(index);
     if (server->facts.name.size() > wire::kPoolNameBytesMax)
       server->facts.name.resize(wire::kPoolNameBytesMax);
   }
   for (wire::GpuRecord& gpu : server->facts.gpus) {
-    gpu.name = kind == Kind::kHostile ? hostile(index + 1) : kModels[model];
+    gpu.name = kind == Kind::kHostile ? hostile_name(index + 1) : kModels[model];
     gpu.memory_total_bytes = gpu.memory_usable_bytes = kMemory[model];
   }
   static const uint32_t kShares[] = {500'000, 250'000, 250'000, 1'000'000, 100'000};
@@ -105,26 +94,31 @@ void vary(size_t index, Kind kind, Server* server) {
     entry.age_ns = (index * 131 + i * 977 + 60) * kSecondNs;
     entry.idle_ns = (index + i) % 9 == 4 ? 400 * kSecondNs : 0;
     if (kind == Kind::kHostile) {
-      entry.owner_id = entry.owner_name = hostile(index + i).substr(0, wire::kPoolTextBytesMax);
-      entry.client.program = hostile(index + i + 3);
-      entry.client.host = hostile(index + i + 5);
-      entry.account = hostile(i).substr(0, wire::kPoolTextBytesMax);
+      entry.owner_id = entry.owner_name =
+          hostile_name(index + i).substr(0, wire::kPoolTextBytesMax);
+      entry.client.program = hostile_name(index + i + 3);
+      entry.client.host = hostile_name(index + i + 5);
+      entry.account = hostile_name(i).substr(0, wire::kPoolTextBytesMax);
     }
   }
 }
 
 // All leases work on, each at its own pace.
 void work_on(Server* server) {
+  const uint64_t now_ns = base::now_ns();
+  const uint64_t time_ns = server->worked_ns == 0 ? 0 : now_ns - server->worked_ns;
+  server->worked_ns = now_ns;
   for (size_t i = 0; i < server->book.size(); ++i) {
     wire::BookEntry& entry = server->book[i];
-    entry.age_ns += 2 * kSecondNs;
+    entry.age_ns += time_ns;
     if (entry.idle_ns != 0) {
-      entry.idle_ns += 2 * kSecondNs;
+      entry.idle_ns += time_ns;
+      entry.idle_total_ns += time_ns;
       continue;
     }
     const uint64_t pace = 20 + (i * 37 + server->number * 7 + server->facts.boot) % 70;
-    entry.used_ns += 2 * kSecondNs * entry.slices[0].share_millionths / 1'000'000 * pace / 100;
-    entry.waited_ns += kSecondNs * (pace % 10) / 10;
+    entry.used_ns += time_ns / 1'000'000 * entry.slices[0].share_millionths * pace / 100;
+    entry.waited_ns += time_ns * (pace % 10) / 20;
     entry.memory_used_bytes = entry.slices[0].memory_bytes * pace / 100;
   }
 }
@@ -211,8 +205,8 @@ bool wait_for(size_t index, const session::Endpoint& endpoint, Kind kind,
   wire::LeaseRequest request;
   request.count = 4;
   request.client.user =
-      kind == Kind::kHostile ? hostile(index) : "user" + std::to_string(index % 23);
-  request.client.program = kind == Kind::kHostile ? hostile(index + 1) : "train.py";
+      kind == Kind::kHostile ? hostile_name(index) : "user" + std::to_string(index % 23);
+  request.client.program = kind == Kind::kHostile ? hostile_name(index + 1) : "train.py";
   request.client.host = "host" + std::to_string(index);
   return session::send_message(connection, uint16_t(wire::Request::kLease), base::Code::kOk,
                                wire::encode(request), base::Deadline(kAnswerMs))

@@ -63,9 +63,4 @@ void PageSource::command(const access::Principal& who, const std::string& addres
   caller->ask(std::move(command));
 }
 
-void PageSource::history(const access::Principal& /*who*/, dashboard::HistoryQuery /*query*/,
-                         Done<std::string> done) {
-  done(Status(Code::kUnsupported, "this pool keeps no history yet"));
-}
-
 }  // namespace tendril::scheduler

@@ -18,8 +18,6 @@ class PageSource final : public dashboard::Source {
   void look(Done<view::Picture> done) override { core_->look(std::move(done)); }
   void command(const access::Principal& who, const std::string& address, wire::PoolCommand command,
                Done<std::string> done) override;
-  void history(const access::Principal& who, dashboard::HistoryQuery query,
-               Done<std::string> done) override;
 
  private:
   Core* const core_;

@@ -63,6 +63,11 @@ view::PictureLease lease_of(const wire::ListReply& list, const wire::LeaseRecord
         {list.server, slice.gpu_index, slice.share_millionths, slice.memory_bytes});
   }
   for (const uint64_t bytes : record.memory_used_bytes) lease.use.memory_used_bytes += bytes;
+  for (const uint64_t bytes : record.memory_parked_bytes) lease.use.memory_parked_bytes += bytes;
+  lease.standing = wire::standing_name(record.standing);
+  if (record.standing != wire::Standing::kGranted)
+    lease.standing_since_at = now_s - int64_t(record.standing_s);
+  lease.parks = record.parks;
   lease.use.measured = !record.uses.empty();
   for (const wire::SliceUse& use : record.uses) {
     lease.use.measured = lease.use.measured && use.measured;
@@ -166,19 +171,19 @@ void PageSource::command(const access::Principal& who, const std::string& /*addr
   const uint64_t lease_id = strtoull(number.c_str(), &end, 10);
   Status status(Code::kUnsupported, "a lone server has no pool's policy and drains on SIGTERM");
   const bool about_lease = command.verb == "release" || command.verb == "change";
-  if (about_lease && (number.empty() || *end != 0))
+  if (command.verb == "history") {
+    status = Status(Code::kUnsupported,
+                    "a lone server keeps no history. A pool does: start 'tendril pool serve', and "
+                    "this server with --pool");
+  } else if (about_lease && (number.empty() || *end != 0)) {
     status = Status(Code::kInvalid, "a lease has a number");
-  else if (command.verb == "release")
+  } else if (command.verb == "release") {
     status = release(who, lease_id);
-  else if (command.verb == "change")
+  } else if (command.verb == "change") {
     status = change(who, lease_id, command.arguments);
+  }
   if (!status.ok()) return done(status);
   done("{\"lease\":" + std::to_string(lease_id) + "}");
-}
-
-void PageSource::history(const access::Principal& /*who*/, dashboard::HistoryQuery /*query*/,
-                         Done<std::string> done) {
-  done(Status(Code::kUnsupported, "a lone server keeps no history; a pool does"));
 }
 
 }  // namespace tendril::daemon

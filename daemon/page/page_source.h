@@ -25,8 +25,6 @@ class PageSource final : public dashboard::Source {
   void look(Done<view::Picture> done) override;
   void command(const access::Principal& who, const std::string& address, wire::PoolCommand command,
                Done<std::string> done) override;
-  void history(const access::Principal& who, dashboard::HistoryQuery query,
-               Done<std::string> done) override;
 
  private:
   base::Status release(const access::Principal& who, uint64_t lease_id);

@@ -13,7 +13,7 @@ const kViews = [
   { name: "queue", title: "Queue", load: () => import("./waiting.js"), pool: true },
   { name: "accounts", title: "Accounts", load: () => import("./accounts.js"), pool: true },
   { name: "servers", title: "Servers", load: () => import("./servers.js") },
-  { name: "history", title: "History", load: () => import("./history.js"), pool: true },
+  { name: "history", title: "History", load: () => import("./history.js") },
   { name: "events", title: "Events", load: () => import("./events.js") },
   { name: "policy", title: "Policy", load: () => import("./policy.js"), pool: true, may: "operate" },
 ];

@@ -19,21 +19,13 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kLongestS = int64_t(100) * 366 * 86'400;
 constexpr uint32_t kPlotSteps[] = {1,   2,    5,    10,   30,    60,    120,    300,
                                    600, 1800, 3600, 7200, 21600, 86400, 604800, 2592000};
-constexpr const char* kSeries[] = {"gpus", "memory", "waiting", "waits"};
 constexpr int64_t kDaySeconds = 86'400;
+// "The last hour" is older when it is read, and begins at a multiple of its step.
+constexpr int64_t kLatenessS = 60;
 
 bool is_one_of(const std::string& text, const auto& names) {
   return std::any_of(std::begin(names), std::end(names),
                      [&](const char* name) { return text == name; });
-}
-
-std::string whole_text(unsigned __int128 value) {
-  std::string digits;
-  do {
-    digits.insert(digits.begin(), char('0' + int(value % 10)));
-    value /= 10;
-  } while (value != 0);
-  return digits;
 }
 
 // Seconds, exactly.
@@ -42,26 +34,22 @@ std::string seconds_text(uint64_t ns) {
                       static_cast<unsigned long long>(ns % kNsOfSecond));
 }
 
-std::string json_text(const std::string& text) { return text_of(Json(text)); }
-
 Status bad_word(const std::string& word, const std::string& wanted) {
   return Status(Code::kInvalid, "history: " + base::printable(word) + ": " + wanted);
 }
 
-// Splits at commas.
-Status read_by(const std::string& word, const std::string& value, HistoryQuery* query) {
+// Splits at commas; what is there twice counts once. False: one is not among the names.
+bool read_names(const std::string& value, const auto& known, std::vector<std::string>* names) {
   for (size_t at = 0; at <= value.size() && !value.empty();) {
     const size_t comma = std::min(value.find(',', at), value.size());
     std::string name = value.substr(at, comma - at);
     at = comma + 1;
     if (name == "class") name = "gpu_class";
-    if (!is_one_of(name, kHistoryNames)) {
-      return bad_word(word, "names are user, account, user_class, gpu_class, server and lease");
-    }
-    if (std::find(query->by.begin(), query->by.end(), name) == query->by.end())
-      query->by.push_back(std::move(name));
+    if (!is_one_of(name, known)) return false;
+    if (std::find(names->begin(), names->end(), name) == names->end())
+      names->push_back(std::move(name));
   }
-  return Status();
+  return true;
 }
 
 bool has(const HistoryQuery& query, const char* name) {
@@ -77,9 +65,9 @@ std::string lease_text(const HistoryWho& who) {
 uint32_t step_for(const HistoryQuery& query, uint64_t points, int64_t now_s) {
   const uint64_t span_s = uint64_t(query.to_s - query.from_s);
   const int64_t age_s = now_s - query.from_s;
-  const uint32_t least = age_s > int64_t(kMinutesKeptS)   ? 3600
-                         : age_s > int64_t(kSecondsKeptS) ? 60
-                                                          : 1;
+  const uint32_t least = age_s > int64_t(kMinutesKeptS)                ? 3600
+                         : age_s > int64_t(kSecondsKeptS) + kLatenessS ? 60
+                                                                       : 1;
   for (const uint32_t step : kPlotSteps) {
     if (step >= least && span_s / step + 2 <= points) return step;
   }
@@ -113,13 +101,13 @@ base::Result<HistoryQuery> parse_history_query(const std::vector<std::string>& w
     uint64_t number = 0;
     const bool is_number = config::read_number(value, &number) && number <= uint64_t(kLongestS);
     if (name == "by") {
-      if (Status status = read_by(word, value, &query); !status.ok()) return status;
+      if (!read_names(value, kHistoryNames, &query.by))
+        return bad_word(word, "names are user, account, user_class, gpu_class, server and lease");
     } else if (name == "series") {
-      if (!is_one_of(value, kSeries))
-        return bad_word(word, "series are gpus, memory, waiting and waits");
-      query.series = value;
+      if (!read_names(value, kHistorySeries, &query.series) || query.series.empty())
+        return bad_word(word, "series are gpus, utilisation, memory, waiting and waits");
     } else if (!is_number) {
-      return bad_word(word, "a whole number is wanted, of from, to, step, points or lease");
+      return bad_word(word, "a whole number is wanted, of from, to, step, points, lines or lease");
     } else if (name == "from") {
       query.from_s = int64_t(number);
     } else if (name == "to") {
@@ -128,10 +116,12 @@ base::Result<HistoryQuery> parse_history_query(const std::vector<std::string>& w
       query.step_s = uint32_t(std::min<uint64_t>(number, UINT32_MAX));
     } else if (name == "points") {
       points = std::clamp<uint64_t>(number, 2, kBucketsMax);
+    } else if (name == "lines") {
+      query.lines = uint32_t(std::clamp<uint64_t>(number, 1, kLinesMax));
     } else if (name == "lease") {
       query.lease = number;
     } else {
-      return bad_word(word, "words are from, to, step, points, by, series and lease");
+      return bad_word(word, "words are from, to, step, points, by, series, lines and lease");
     }
   }
   if (!query.series.empty() && points == 0 && query.step_s == 0) points = 500;
@@ -150,7 +140,7 @@ HistoryTier tier_of(const HistoryQuery& query, int64_t now_s) {
   if (!has_minutes || (whole_hours && span_s > 3600) || (query.step_s == 0 && span_s > kDaySeconds))
     return HistoryTier::kHours;
   const bool fine =
-      age_s <= int64_t(kSecondsKeptS) + 60 && (query.step_s % 60 != 0 || span_s <= 600);
+      age_s <= int64_t(kSecondsKeptS) + kLatenessS && (query.step_s % 60 != 0 || span_s <= 600);
   return fine ? HistoryTier::kSeconds : HistoryTier::kMinutes;
 }
 
@@ -165,6 +155,14 @@ Status HistorySums::status() const {
   return Status(Code::kExhausted,
                 "history: the answer would have more than " + std::to_string(kSumRowsMax) +
                     " rows; ask for a shorter time, a longer step, or fewer names");
+}
+
+HistorySums::HistorySums(HistoryQuery query, const HistorySums& whole)
+    : query_(std::move(query)), limits_names_(true) {
+  const std::vector<Names> names = whole.by_weight();
+  const size_t kept = std::min<size_t>(names.size(), query_.lines);
+  kept_.insert(names.begin(), names.begin() + ptrdiff_t(kept));
+  others_ = names.size() - kept;
 }
 
 void HistorySums::add(const HistoryChunk& chunk) {
@@ -186,6 +184,7 @@ void HistorySums::add(const HistoryRow& row, uint64_t before_ns) {
                     : name == "server"     ? row.who.server
                                            : lease_text(row.who));
   }
+  if (limits_names_ && kept_.count(names) == 0) names.clear();
   const uint64_t from_ns = uint64_t(query_.from_s) * kNsOfSecond;
   const uint64_t to_ns = std::min(uint64_t(query_.to_s) * kNsOfSecond, before_ns);
   const uint64_t last_ns = std::max(row.to_ns, row.from_ns + 1);
@@ -209,124 +208,50 @@ std::string HistorySums::gaps_json() const {
     if (gap.to_ns <= uint64_t(query_.from_s) * kNsOfSecond ||
         gap.from_ns >= uint64_t(query_.to_s) * kNsOfSecond)
       continue;
+    const uint64_t to_s = gap.to_ns / kNsOfSecond + (gap.to_ns % kNsOfSecond != 0);
     json += std::string(json.empty() ? "" : ",") + "[" + std::to_string(gap.from_ns / kNsOfSecond) +
-            "," + std::to_string((gap.to_ns + kNsOfSecond - 1) / kNsOfSecond) + "]";
+            "," + std::to_string(to_s) + "]";
   }
   return "[" + json + "]";
 }
 
-std::string HistorySums::sums_json() const {
+// What both kinds of answers begin with.
+std::string HistorySums::head_json() const {
   std::string json = base::format("{\"from_at\":%lld,\"to_at\":%lld,\"step_s\":%u,\"by\":[",
                                   static_cast<long long>(query_.from_s),
                                   static_cast<long long>(query_.to_s), query_.step_s);
   for (size_t i = 0; i < query_.by.size(); ++i)
     json += (i == 0 ? "" : ",") + json_text(query_.by[i]);
-  json += "],\"gaps\":" + gaps_json() + ",\"rows\":[";
+  return json + "],\"gaps\":" + gaps_json();
+}
+
+// Without braces: `"account":"vision","leases":2,...`.
+std::string HistorySums::row_json(const Names& names, const Sums& sums) const {
+  std::string json;
+  for (size_t i = 0; i < names.size(); ++i)
+    json += (json.empty() ? "" : ",") + json_text(query_.by[i]) + ":" + json_text(names[i]);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    json += std::string(json.empty() ? "\"" : ",\"") + kSumFields[i].first +
+            "\":" + whole_text(sums[i]);
+  }
+  return json;
+}
+
+std::string HistorySums::sums_json() const {
+  std::string json = head_json() + ",\"rows\":[";
   bool is_first = true;
   for (const auto& [key, sums] : sums_) {
     if (std::all_of(sums.begin(), sums.end(), [](auto sum) { return sum == 0; })) continue;
     json += is_first ? "\n{\"at\":" : ",\n{\"at\":";
     is_first = false;
-    json += std::to_string(bucket_ns(key.first) / kNsOfSecond);
-    for (size_t i = 0; i < query_.by.size(); ++i)
-      json += "," + json_text(query_.by[i]) + ":" + json_text(key.second[i]);
-    for (size_t i = 0; i < sums.size(); ++i)
-      json += std::string(",\"") + kSumFields[i].first + "\":" + whole_text(sums[i]);
+    json += std::to_string(bucket_ns(key.first) / kNsOfSecond) + "," + row_json(key.second, sums);
     json += "}";
   }
   return json + "]}";
 }
 
-namespace {
-
-// A line of a series: a sum, as its mean over a step.
-struct Kind {
-  const char* series;
-  const char* name;
-  uint64_t UsedSums::*sum;
-  double of_second;  // the sum of one second of one unit
-  bool of_names;     // also when the lines are by name
-};
-constexpr double kNs = 1e9, kMemory = 1000.0 / (1 << 20);
-constexpr Kind kKinds[] = {{"gpus", "capacity", &UsedSums::capacity_gpu_ns, kNs, false},
-                           {"gpus", "given", &UsedSums::given_gpu_ns, kNs, true},
-                           {"gpus", "used", &UsedSums::used_ns, kNs, true},
-                           {"gpus", "idle", &UsedSums::idle_gpu_ns, kNs, false},
-                           {"memory", "held", &UsedSums::memory_held_mib_ms, kMemory, true},
-                           {"memory", "used", &UsedSums::memory_used_mib_ms, kMemory, true},
-                           {"waiting", "requests", &UsedSums::queued_ns, kNs, true},
-                           {"waiting", "gpus", &UsedSums::queued_gpu_ns, kNs, true},
-                           {"waits", "mean_s", &UsedSums::waited_ns, 0, true}};
-
-constexpr std::pair<const char*, const char*> kUnits[] = {
-    {"gpus", "gpus"}, {"memory", "bytes"}, {"waiting", "requests"}, {"waits", "seconds"}};
-
-size_t index_of(uint64_t UsedSums::*sum) {
-  for (size_t i = 0; i < std::size(kSumFields); ++i) {
-    if (kSumFields[i].second == sum) return i;
-  }
-  return 0;
-}
-
-}  // namespace
-
-std::string HistorySums::series_json() const {
-  std::map<Names, size_t> names;
-  for (const auto& [key, sums] : sums_) names.try_emplace(key.second, 0);
-  std::vector<const Kind*> kinds;
-  for (const Kind& kind : kKinds) {
-    if (query_.series == kind.series && (query_.by.empty() || kind.of_names))
-      kinds.push_back(&kind);
-  }
-  std::string lines;
-  size_t line = 0;
-  for (auto& [name, number] : names) {
-    number = line;
-    std::string text;
-    for (const std::string& part : name) text += (text.empty() ? "" : ", ") + part;
-    for (const Kind* kind : kinds) {
-      lines += std::string(line++ == 0 ? "" : ",") + "{\"name\":" + json_text(text) +
-               ",\"kind\":\"" + kind->name + "\"}";
-    }
-  }
-  const char* unit = "";
-  for (const auto& [series, name] : kUnits) {
-    if (query_.series == series) unit = name;
-  }
-  std::string by;
-  for (const std::string& name : query_.by) by += (by.empty() ? "" : ",") + name;
-  std::string json = base::format(
-      "{\"series\":\"%s\",\"by\":\"%s\",\"from_at\":%lld,\"to_at\":%lld,\"step_s\":%u,"
-      "\"unit\":\"%s\",\"gaps\":",
-      query_.series.c_str(), by.c_str(), static_cast<long long>(query_.from_s),
-      static_cast<long long>(query_.to_s), query_.step_s, unit);
-  json += gaps_json() + ",\"lines\":[" + lines + "],\"rows\":[";
-  const size_t buckets = size_t((query_.to_s - query_.from_s + query_.step_s - 1) / query_.step_s);
-  auto at = sums_.begin();
-  for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    std::vector<std::string> cells(line, "null");
-    const int64_t begin_s = query_.from_s + int64_t(bucket) * query_.step_s;
-    const double seconds = double(std::min<int64_t>(query_.step_s, query_.to_s - begin_s));
-    for (; at != sums_.end() && at->first.first == bucket; ++at) {
-      for (size_t i = 0; i < kinds.size(); ++i) {
-        const double sum = double(at->second[index_of(kinds[i]->sum)]);
-        const double leases = double(at->second[index_of(&UsedSums::leases)]);
-        std::string& cell = cells[names[at->first.second] + i];
-        if (kinds[i]->of_second != 0)
-          cell = base::format("%.6g", sum / kinds[i]->of_second / seconds);
-        else if (leases > 0)
-          cell = base::format("%.6g", sum / kNs / leases);
-      }
-    }
-    json += (bucket == 0 ? "[" : ",[") + std::to_string(begin_s);
-    for (const std::string& cell : cells) json += "," + cell;
-    json += "]";
-  }
-  return json + "]}";
-}
-
 std::string HistorySums::json() const {
-  return query_.series.empty() ? sums_json() : series_json();
+  return query_.series.empty() ? sums_json() : charts_json();
 }
 
 // ---- one lease ----

@@ -320,7 +320,8 @@ TEST(History, QueriesAreChecked) {
     return parse_history_query(words, 1'800'000'000);
   };
   for (const char* const bad :
-       {"from", "from=x", "by=colour", "series=all", "from=1800000000", "colour=7", "step=-1"})
+       {"from", "from=x", "by=colour", "series=all", "series=", "by=,", "from=1800000000",
+        "colour=7", "step=-1", "lines=x", "to=18446744073709551615"})
     EXPECT_FALSE(parse({bad}).ok()) << bad;
   auto query = parse({"from=1799990005", "step=60", "by=account,user,account"});
   ASSERT_TRUE(query.ok());
@@ -340,7 +341,7 @@ TEST(History, ASeriesHasMeansAndNothingWhereNothingWas) {
   query.from_s = 1000;
   query.to_s = 1180;
   query.step_s = 60;
-  query.series = "gpus";
+  query.series = {"gpus", "utilisation", "waits"};
   query.by = {"account"};
   HistorySums sums(query);
   HistoryRow row;
@@ -349,11 +350,76 @@ TEST(History, ASeriesHasMeansAndNothingWhereNothingWas) {
   row.to_ns = 1060 * kSecond;
   row.sums = used(30 * kSecond, 15 * kSecond);
   row.sums.given_gpu_ns = 60 * kSecond;
+  row.sums.leases = 2;
+  row.sums.waited_ns = 7 * kSecond;
   sums.add(row);
   const auto json = nlohmann::json::parse(sums.json());
-  EXPECT_EQ(json["lines"].dump(),
-            R"([{"kind":"given","name":"vision"},{"kind":"used","name":"vision"}])");
-  EXPECT_EQ(json["rows"].dump(), "[[1000,1,0.25],[1060,null,null],[1120,null,null]]");
+  const auto& charts = json["charts"];
+  EXPECT_EQ(charts[0]["lines"].dump(), R"([{"kind":"given","name":"vision","others":false},)"
+                                       R"({"kind":"used","name":"vision","others":false}])");
+  EXPECT_EQ(charts[0]["rows"].dump(), "[[1000,1,0.25],[1060,null,null],[1120,null,null]]")
+      << "what is not there is not known";
+  EXPECT_EQ(charts[1]["rows"][0].dump(), "[1000,0.25]");
+  EXPECT_EQ(charts[2]["rows"][0].dump(), "[1000,3.5]");
+  EXPECT_EQ(json["totals"][0]["account"], "vision");
+  EXPECT_EQ(json["totals"][0]["used_ns"], 15 * kSecond);
+}
+
+TEST(History, ASeriesEndsWhereTheHistoryEnds) {
+  HistoryQuery query;
+  query.from_s = 1000;
+  query.to_s = 1180;
+  query.step_s = 60;
+  query.series = {"gpus"};
+  HistorySums sums(query);
+  HistoryRow row;
+  row.who.server = "gpu1";
+  row.from_ns = 1000 * kSecond;
+  row.to_ns = 1100 * kSecond;
+  row.sums.capacity_gpu_ns = 400 * kSecond;
+  sums.add(row);
+  const auto rows = [&] { return nlohmann::json::parse(sums.json())["charts"][0]["rows"]; };
+  EXPECT_EQ(rows().size(), 3u);
+  sums.set_known_until(1100 * kSecond);  // the mean is over what is known
+  EXPECT_EQ(rows().dump(), "[[1000,4,0,0,0],[1060,4,0,0,0]]");
+  sums.set_known_until(1065 * kSecond);  // of that step too little is known
+  EXPECT_EQ(rows().size(), 1u);
+  sums.set_known_until(0);
+  EXPECT_TRUE(rows().empty());
+}
+
+// However many names there are, an answer has some lines, and its sums are whole.
+TEST(History, NamesWithoutALineAreOneTogether) {
+  HistoryQuery query;
+  query.to_s = 100;
+  query.step_s = 10;
+  query.by = {"user"};
+  HistoryQuery all = query;
+  all.step_s = 0;
+  query.series = {"gpus"};
+  query.lines = 2;
+  HistorySums whole(all);
+  const auto fill = [&](HistorySums* sums) {
+    for (uint64_t user = 1; user <= 500; ++user) {
+      HistoryRow row;
+      row.who = who(user, std::to_string(user));
+      row.to_ns = 100 * kSecond;
+      row.sums.given_gpu_ns = user * kSecond;
+      sums->add(row);
+    }
+  };
+  fill(&whole);
+  HistorySums sums(query, whole);
+  fill(&sums);
+  const auto json = nlohmann::json::parse(sums.json());
+  EXPECT_EQ(json["others"], 498);
+  ASSERT_EQ(json["totals"].size(), 3u);
+  EXPECT_EQ(json["totals"][0]["user"], "500");
+  EXPECT_EQ(json["totals"][1]["user"], "499");
+  EXPECT_EQ(json["totals"][2]["others"], true);
+  EXPECT_EQ(json["totals"][2]["given_gpu_ns"], 498ull * 499 / 2 * kSecond);
+  EXPECT_EQ(json["charts"][0]["lines"].size(), 6u);
+  EXPECT_EQ(json["charts"][0]["rows"][3][5].get<double>(), 498.0 * 499 / 2 / 100);
 }
 
 TEST(History, OnlyTheOwnersRowsAreAnswered) {

@@ -51,4 +51,18 @@ inline std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+inline std::string json_text(const std::string& text) {
+  return text_of(nlohmann::ordered_json(text));
+}
+
+// Sums of many leases do not fit into 64 bits.
+inline std::string whole_text(unsigned __int128 value) {
+  std::string digits;
+  do {
+    digits.insert(digits.begin(), char('0' + int(value % 10)));
+    value /= 10;
+  } while (value != 0);
+  return digits;
+}
+
 }  // namespace tendril::pool

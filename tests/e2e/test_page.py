@@ -4,9 +4,10 @@ answers are as web/openapi.json says, and that a stream tells what changes. The 
 test_page_browser.py's."""
 
 import json
+import time
 import unittest
 
-from harness import Pool, Server, end, eventually, start
+from harness import Pool, Server, end, eventually, start, tendril
 from support.page_client import OpenApi, PageClient, free_port
 from pools import policy
 from test_identity import Folders
@@ -136,7 +137,7 @@ class OpenPool(unittest.TestCase):
             if path in ("/stream", "/leases/{id}/release", "/session"):
                 continue
             real = path.format(**known)
-            query = "?series=gpus&from=1700000000&to=1700003600" if path == "/history" else ""
+            query = "?by=account&lines=3" if path == "/history" else ""
             body = bodies.get(path, {}) if method == "post" else None
             status, _, text = self.page.ask(method.upper(), "/api/v1" + real + query, body)
             problems += api.problems(method, real, status, json.loads(text))
@@ -151,6 +152,58 @@ class OpenPool(unittest.TestCase):
         self.assertEqual(problems, [])
         for each in (program, waits):
             end(each)
+
+    def test_the_history_has_what_was(self):
+        begun = int(time.time())
+        program = hold(self.pool)
+        lease = eventually(lambda: self.page.get("leases")["leases"], 20, "a lease")[0]["id"]
+        time.sleep(4)
+        self.page.post(f"leases/{lease}/release")
+        end(program)
+
+        def ended():
+            got, _, text = self.page.ask("GET", f"/api/v1/leases/{lease}/totals")
+            return got == 200 and json.loads(text)["to_at"] and json.loads(text)
+
+        totals = eventually(ended, 20, "the sums of a lease that ended")
+        self.assertAlmostEqual(totals["granted_gpu_s"], totals["held_s"] / 2, delta=1e-6)
+        time.sleep(3)  # its last second is written
+        word = f"from={begun - 60}&to={int(time.time())}"
+        answer = self.page.get(f"history?by=lease&{word}")
+        mine = [each for each in answer["totals"] if each.get("lease") == str(lease)]
+        self.assertEqual(mine[0]["held_ns"], round(totals["held_s"] * 1e9))
+        whole = self.page.get(f"history?{word}")
+        self.assertEqual([each["series"] for each in whole["charts"]][0], "gpus")
+        gpus = whole["charts"][0]
+        kinds = [line["kind"] for line in gpus["lines"]]
+        capacity = 1 + kinds.index("capacity")
+        self.assertTrue(any(row[capacity] and abs(row[capacity] - 2) < 0.1 for row in gpus["rows"]))
+        report = tendril(
+            "report", "--by", "lease", "--from", "10m", "--format", "csv",
+            TENDRIL_SERVERS=self.pool.endpoint,
+        )[1]
+        self.assertIn(f'"{lease}",1,', report)
+        api = OpenApi()
+        problems = api.problems("get", f"/leases/{lease}/totals", 200, totals)
+        problems += api.problems("get", "/history", 200, answer)
+        problems += api.problems("get", "/history", 200, whole)
+        self.assertEqual(problems, [])
+
+    def test_strange_questions_of_the_past_are_refused(self):
+        for bad in (
+            "by=colour", "by=,", "from=x", "from=-1", "from=2&to=1", "to=99999999999999999999",
+            "series=all", "points=many", "lines=1.5", "by=lease%00", "from=1&points=1e9",
+        ):
+            self.assertIn("history", self.page.get(f"history?{bad}", 400)["error"], bad)
+        few = self.page.get("history?points=1000000&lines=0&by=user&from=1")
+        self.assertLessEqual(len(few["charts"][0]["rows"]), 4000)
+        self.assertEqual(few["step_s"] % 3600, 0)
+        empty = self.page.get("history?from=1000&to=5000")
+        self.assertEqual(empty["totals"], [])
+        self.assertEqual([chart["lines"] for chart in empty["charts"]], [[]] * 5)
+        self.page.get("leases/x/totals", 400)
+        self.page.get("leases/0/totals", 400)
+        self.page.get("leases/999999/totals", 404)
 
     def test_other_sites_reach_nothing(self):
         def status(method, path, **more):
@@ -248,9 +301,26 @@ class Roles(Folders):
         number = shown[0]["id"]
         self.assertIn("not yours", bob.post(f"leases/{number}/release", status=403)["error"])
         alice.post(f"leases/{number}/release")
+        self.history_is_ones_own(alice, bob, operator)
         mine = {event["who"] for event in bob.get("events")["events"]}
         self.assertLessEqual(mine, {"bob"})
         self.assertIn("alice", {event["who"] for event in admin.get("events")["events"]})
+
+    def history_is_ones_own(self, alice, bob, operator):
+        """Sums of others are not in it, whatever is asked for; who sees all sees all."""
+
+        def users(who, by="user"):
+            answer = who.get(f"history?by={by}&points=10")
+            return {each[by] for each in answer["totals"] if not each["others"]}
+
+        eventually(lambda: "alice" in users(operator), 20, "what alice asked for, in the history")
+        self.assertIn("alice", users(alice))
+        self.assertEqual(users(bob), set())
+        self.assertEqual(users(bob, "server"), set())
+        sums = bob.get("history?points=10")["totals"]
+        self.assertEqual([each for each in sums if each["queued_ns"] or each["held_ns"]], [])
+        self.assertEqual(self.page.get("history", 401)["code"], "sign-in")
+        self.assertEqual(self.page.get("leases/1/totals", 401)["code"], "sign-in")
 
     def test_a_session_ends_and_a_stream_with_it(self):
         alice = self.signed_in("alice", "user")
@@ -296,7 +366,8 @@ class LoneServer(unittest.TestCase):
             problems = api.problems("get", "/leases", 200, page.get("leases"))
             problems += api.problems("get", "/now", 200, page.get("now"))
             self.assertEqual(problems, [])
-            page.get("history?series=gpus&from=1&to=2", 501)
+            self.assertIn("keeps no history", page.get("history", 501)["error"])
+            page.get(f"leases/{lease['id']}/totals", 501)
             page.post("servers/x/drain", status=403)
             page.post(f"leases/{lease['id']}/release")
             eventually(lambda: not page.get("leases")["leases"], 20, "its end")
