@@ -72,6 +72,19 @@ struct Event : Object {
   std::atomic<bool> external{false};
   // Other processes wait for it: a record has happened when its call returns.
   std::atomic<bool> shared{false};
+  // A look at the worker's state at some time, and what the program had been told by then
+  // (Session::told_so_far).
+  struct Look {
+    std::atomic<uint64_t> at_ns{0}, told{0};
+  };
+  Look sent;  // when it was recorded last
+  // A query that was sent, and is answered while the program goes on (event.cc).
+  struct Question {
+    base::Lock lock;        // for what follows
+    uint32_t reply_id = 0;  // 0: none is under way
+    uint64_t recorded = 0;  // what it was about
+    Look asked;
+  } question;
 
   // Resets the record to its state after creation.
   void reset(unsigned with_flags) {
@@ -82,6 +95,7 @@ struct Event : Object {
     capture.store(0);
     external.store(false);
     shared.store(false);
+    question.recorded = 0;
   }
 };
 

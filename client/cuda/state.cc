@@ -59,10 +59,12 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
 
 // Called on the thread that receives.
 void Session::delivered(uint64_t address, uint64_t bytes) {
+  unasked_.fetch_add(1, std::memory_order_relaxed);
   if (Process* program = process()) program->reads.arrived(this, address, bytes);
 }
 
 void Session::callback(const uint8_t* body, size_t bytes) {
+  unasked_.fetch_add(1, std::memory_order_relaxed);
   uint64_t words[2] = {};  // token, invocation
   if (bytes < sizeof words) return;
   memcpy(words, body, sizeof words);

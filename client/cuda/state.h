@@ -128,6 +128,11 @@ class Session final : public core::Calls<Results> {
   DeviceHeap heap;                      // what the program's device memory is cut from
   // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
   std::atomic<bool> gpu_wrote{false};
+  // Grows with each answer, copy and callback that the program may have learnt something from.
+  uint64_t told_so_far() const {
+    return lane->stats().round_trips.load(std::memory_order_relaxed) +
+           unasked_.load(std::memory_order_relaxed);
+  }
 
   // Begins the session unless it has begun. Whoever comes to it by a device calls this first. What
   // lives in the session was made after it began.
@@ -142,7 +147,10 @@ class Session final : public core::Calls<Results> {
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
   void news(const uint8_t* body, size_t bytes) override;
-  void memory_written() override { gpu_wrote.store(true, std::memory_order_release); }
+  void memory_written() override {
+    unasked_.fetch_add(1, std::memory_order_relaxed);
+    gpu_wrote.store(true, std::memory_order_release);
+  }
   void lost(const base::Status& why) override;
   bool may_share_pages() override;
   void* share_pages(void* owner, uint64_t bytes) override;
@@ -200,6 +208,8 @@ class Session final : public core::Calls<Results> {
   static CUresult lost_result() { return Results::kLost; }
 
  private:
+  std::atomic<uint64_t> unasked_{0};
+
   CUresult begin_slowly();
   static uint32_t index_of(const Context* context) {
     return context != nullptr ? context->index : 0;

@@ -97,6 +97,11 @@ class Lane {
   virtual Reply wait(uint32_t reply_id) = 0;
   // Whether wait would return at once. For threads that wait on several lanes: they pump each.
   virtual bool answered(uint32_t reply_id) = 0;
+  // For a call whose answer has no body, and that nobody may come to wait for. True: the answer is
+  // there, *result has it, and the reply is over.
+  virtual bool take_result(uint32_t reply_id, int32_t* result) = 0;
+  // Nobody wants the reply any more. It is dropped when it comes.
+  virtual void drop_reply(uint32_t reply_id) = 0;
   // Handles frames that have already arrived, without waiting. For threads that poll (event
   // queries) and for idle times.
   virtual void pump() = 0;

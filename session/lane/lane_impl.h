@@ -40,6 +40,7 @@ struct PendingReply {
       nullptr;  // where the body goes after its first 8 bytes, if it has the expected length
   uint32_t into_bytes = 0;
   bool placed = false;
+  bool dropped = false;  // nobody will wait for it
   PendingReply* next = nullptr;
 };
 
@@ -96,6 +97,8 @@ class LaneImpl final : public Lane {
   void expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) override;
   Reply wait(uint32_t reply_id) override;
   bool answered(uint32_t reply_id) override;
+  bool take_result(uint32_t reply_id, int32_t* result) override;
+  void drop_reply(uint32_t reply_id) override;
   void pump() override;
   void flush() override { flush_until(-1); }
   uint64_t new_transfer_id() override {
@@ -132,6 +135,7 @@ class LaneImpl final : public Lane {
   // lane_receive.cc
   void register_reply(uint32_t reply_id);
   PendingReply* find_reply(uint32_t reply_id);  // state_lock_ held
+  void free_reply(PendingReply* reply);         // state_lock_ held
   void wait_for(Waiter* waiter, bool may_lead);
   bool try_lead();
   bool is_leader() const;

@@ -68,6 +68,7 @@ void LaneImpl::register_reply(uint32_t reply_id) {
   reply->bytes = 0;
   reply->into = nullptr;
   reply->placed = false;
+  reply->dropped = false;
   PendingReply** bucket = &pending_[reply_id % kBuckets];
   reply->next = *bucket;
   *bucket = reply;
@@ -77,6 +78,36 @@ PendingReply* LaneImpl::find_reply(uint32_t reply_id) {
   PendingReply* reply = pending_[reply_id % kBuckets];
   while (reply != nullptr && reply->id != reply_id) reply = reply->next;
   return reply;
+}
+
+void LaneImpl::free_reply(PendingReply* reply) {
+  PendingReply** link = &pending_[reply->id % kBuckets];
+  while (*link != reply) link = &(*link)->next;
+  *link = reply->next;
+  reply->next = free_replies_;
+  free_replies_ = reply;
+}
+
+bool LaneImpl::take_result(uint32_t reply_id, int32_t* result) {
+  if (abandoned_) return false;
+  Locked locked(state_lock_);
+  PendingReply* reply = find_reply(reply_id);
+  if (reply == nullptr || reply->waiter.state.load(std::memory_order_acquire) != Waiter::kDone)
+    return false;
+  *result = reply->result;
+  free_reply(reply);
+  return true;
+}
+
+void LaneImpl::drop_reply(uint32_t reply_id) {
+  if (abandoned_) return;
+  Locked locked(state_lock_);
+  PendingReply* reply = find_reply(reply_id);
+  if (reply == nullptr) return;
+  if (reply->waiter.state.load(std::memory_order_acquire) == Waiter::kDone)
+    free_reply(reply);
+  else
+    reply->dropped = true;
 }
 
 void LaneImpl::expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) {
@@ -412,6 +443,7 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
   reply->bytes = bytes;
   reply->result = header.result;
   complete(&reply->waiter);
+  if (reply->dropped) free_reply(reply);
   state_lock_.unlock();
   return true;
 }

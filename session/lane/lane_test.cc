@@ -240,6 +240,28 @@ TEST_P(LaneTest, AThreadMaySeeWhetherAnAnswerHasCome) {
   EXPECT_FALSE(s.lane->wait(id).lost);
 }
 
+TEST_P(LaneTest, NobodyNeedsToWaitForAnAnswer) {
+  TestSession s(GetParam(), 0);
+  const auto ask = [&] {
+    const uint32_t id = s.lane->new_reply_id();
+    EXPECT_NE(s.lane->begin(kEcho, 0, 0, id), nullptr);
+    s.lane->commit();
+    return id;
+  };
+  int32_t result = -1;
+  const uint32_t taken = ask(), dropped_early = ask(), dropped_late = ask();
+  EXPECT_FALSE(s.lane->take_result(taken, &result));  // nobody has received
+  s.lane->drop_reply(dropped_early);
+  ASSERT_FALSE(s.call(kEcho, "").lost);
+  EXPECT_TRUE(s.lane->take_result(taken, &result));
+  EXPECT_EQ(result, 0);
+  EXPECT_FALSE(s.lane->take_result(taken, &result));
+  s.lane->drop_reply(dropped_late);
+  EXPECT_TRUE(s.lane->answered(dropped_late));
+  EXPECT_FALSE(s.lane->take_result(dropped_late, &result));
+  EXPECT_FALSE(s.call(kEcho, "").lost);
+}
+
 TEST_P(LaneTest, TellsNewsBeforeTheReplyAndToWhoeverLooks) {
   TestSession s(GetParam(), 0);
   s.service->push(wire::FrameKind::kNews, 0, "one", 3);

@@ -638,6 +638,41 @@ print(min(seconds[2::2]), min(seconds[1::2]), time.monotonic() - begun)
         self.assertGreater(pageable, 0.02)
 
     @harness.needs_plain_client
+    def test_a_program_that_asks_again_and_again_does_not_wait_for_the_answers(self):
+        """Whether work is complete. Whoever asks once, later, hears the truth."""
+        text = DRIVER_CALLS + """
+from ctypes import CFUNCTYPE, POINTER, create_string_buffer
+table, stream, event = POINTER(c_void_p)(), c_void_p(), c_void_p()
+must(cuda.cuGetExportTable(byref(table), create_string_buffer(b"tendril counters", 16)))
+counters = CFUNCTYPE(c_size_t, POINTER(c_uint64), c_size_t)(table[1])
+def round_trips():
+    values = (c_uint64 * 7)()
+    counters(values, 7)
+    return values[1]
+must(cuda.cuMemAlloc_v2(byref(memory), c_size_t(64 << 20)))
+must(cuda.cuStreamCreate(byref(stream), 1))
+must(cuda.cuEventCreate(byref(event), 2))
+for _ in range(30):
+    must(cuda.cuMemsetD8Async(memory, c_ubyte(7), c_size_t(64 << 20), stream))
+must(cuda.cuEventRecord(event, stream))
+before, asked = round_trips(), 0
+while cuda.cuEventQuery(event) == 600:
+    asked += 1
+waited = round_trips() - before
+must(cuda.cuEventQuery(event))
+assert asked > 100 and waited < asked / 2, (asked, waited)
+for _ in range(20):
+    must(cuda.cuEventRecord(event, stream))
+    time.sleep(0.02)
+    must(cuda.cuEventQuery(event))
+for _ in range(20):  # a wait elsewhere may have shown it
+    must(cuda.cuEventRecord(event, stream))
+    must(cuda.cuCtxSynchronize())
+    must(cuda.cuEventQuery(event))
+print("PASS")
+"""
+        self.passes("--", sys.executable, "-c", text, TENDRIL_TRANSPORT="tcp")
+
     def test_a_second_start_uploads_no_module(self):
         code = DRIVER_CALLS + """
 import random

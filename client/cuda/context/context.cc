@@ -10,6 +10,7 @@
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/runtime/context_storage.h"
 #include "client/cuda/stream/capture.h"
+#include "client/cuda/stream/event.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -105,7 +106,9 @@ void sweep_context(Context* context) {
     if (stream->context == context) program->streams.destroy(stream);
   });
   program->events.for_each([&](Event* event) {
-    if (event->context == context) program->events.destroy(event);
+    if (event->context != context) return;
+    forget_question(event);
+    program->events.destroy(event);
   });
   for (const Kind kind : {Kind::kArray, Kind::kMipmap})
     program->others[static_cast<int>(kind)].for_each([&](Object* object) {

@@ -325,12 +325,21 @@ CUresult after_mirrored_copy(Context* context, CopyStream on) {
   return CUDA_SUCCESS;
 }
 
+// True: the worker has its own copy of the source, and copies from there.
+bool has_mirror(Context* context, const End& source, CopyStream on) {
+  return on.async && source.is_host() && source.range.mirrored &&
+         source.range.kind != RangeKind::kManaged &&
+         !process()->reads.pending(source.address, source.bytes) && !callbacks_pending() &&
+         mirror_as_source(context->session, context, source.range.base);
+}
+
 CUresult to_device(Context* context, const End& to, const End& from, CopyStream on) {
   if (from.address == 0 || to.address == 0 || !to.fits()) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
   Context* there = to.context(context);
   TENDRIL_TRY(bring_home(context, there, &on));
-  if (gpu_reaches(there, from)) return copy_directly(there, to, from, on);
+  if (gpu_reaches(there, from) || has_mirror(there, from, on))
+    return copy_directly(there, to, from, on);
   TENDRIL_TRY(settle_source(context, from, on));
   const bool mirrored = before_mirrored_copy(there, to);
   TENDRIL_TRY(hand_over(there, to.address, from, on));

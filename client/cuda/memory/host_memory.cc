@@ -248,7 +248,11 @@ void map_pinned_slow(Context* context, const void* parameters, uint64_t bytes) {
     Range range;
     if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
     // If the server cannot use the address, the kernel gets a fault, and copies still work.
-    if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(context, range);
+    if (!process()->ranges.find(value, &range) || !range.host()) continue;
+    if (range.mirrored)
+      mirror_named(context->session, context, range.base);
+    else
+      (void)map_host_range(context, range);
   }
 }
 

@@ -23,6 +23,9 @@ struct Mirror {
   uint8_t* shadow = nullptr;
   uint32_t uses = 0;
   bool pageable = false;  // no call tells when it goes away
+  uint32_t copies = 0;    // to the device, from here
+  bool is_staging() const { return copies >= kStagingCopies; }
+  static constexpr uint32_t kStagingCopies = 3;
 };
 
 struct Mirrors {
@@ -43,7 +46,7 @@ void count(const Mirrors& set) {
   uint32_t kernels = 0, graphs = 0, written = 0;
   for (const auto& entry : set.all) {
     const uint32_t uses = entry.second.uses;
-    ((uses & kMirrorKernels) != 0 ? kernels : graphs) += 1;
+    ((uses & kMirrorKernels) != 0 && !entry.second.is_staging() ? kernels : graphs) += 1;
     written += (uses & kWritten) != 0;
   }
   Process* program = process();
@@ -108,6 +111,13 @@ void push_run(const Mirror& mirror, Context* context, uint64_t offset, uint64_t 
   request.address = mirror.base + offset;
   request.data = {mirror.shadow + offset, bytes};  // the shadow: the program may go on writing
   mirror.session->enqueue(context, request);
+}
+
+void push_changes(const Mirror& mirror, Context* context) {
+  for (uint64_t at = 0; at < mirror.bytes; at += kRun) {
+    const uint64_t bytes = mirror.bytes - at < kRun ? mirror.bytes - at : kRun;
+    if (program_memory_differs(mirror, at, bytes)) push_run(mirror, context, at, bytes);
+  }
 }
 
 // The mirror of `session` that holds all of the range, or null. Caller holds the lock.
@@ -290,7 +300,8 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
   const base::Locked held(set->lock);
   for (auto it = set->all.begin(); it != set->all.end();) {
     const Mirror& mirror = it->second;
-    if (mirror.session != session || (!graphs && (mirror.uses & kMirrorKernels) == 0)) {
+    const bool kernels_reach = (mirror.uses & kMirrorKernels) != 0 && !mirror.is_staging();
+    if (mirror.session != session || (!graphs && !kernels_reach)) {
       ++it;
       continue;
     }
@@ -299,13 +310,28 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
       dropped = true;
       continue;
     }
-    for (uint64_t at = 0; at < mirror.bytes; at += kRun) {
-      const uint64_t bytes = mirror.bytes - at < kRun ? mirror.bytes - at : kRun;
-      if (program_memory_differs(mirror, at, bytes)) push_run(mirror, context, at, bytes);
-    }
+    push_changes(mirror, context);
     ++it;
   }
   if (dropped) count(*set);
+}
+
+bool mirror_as_source(Session* session, Context* context, uint64_t base) {
+  Mirrors* set = mirrors();
+  const base::Locked held(set->lock);
+  const auto found = set->all.find({base, session});
+  if (found == set->all.end() || found->second.pageable) return false;
+  Mirror& mirror = found->second;
+  push_changes(mirror, context);
+  if (!mirror.is_staging() && (++mirror.copies, mirror.is_staging())) count(*set);
+  return true;
+}
+
+void mirror_named(Session* session, Context* context, uint64_t base) {
+  Mirrors* set = mirrors();
+  const base::Locked held(set->lock);
+  const auto found = set->all.find({base, session});
+  if (found != set->all.end() && found->second.is_staging()) push_changes(found->second, context);
 }
 
 namespace {
@@ -333,7 +359,7 @@ void mirror_push_word(Session* session, Context* context) {
   for (const auto& entry : set->all) {
     const Mirror& mirror = entry.second;
     // Words lie at multiples of their size. A mirror that begins elsewhere is not looked at.
-    if (mirror.session != session || (mirror.uses & kMirrorKernels) == 0 ||
+    if (mirror.session != session || (mirror.uses & kMirrorKernels) == 0 || mirror.is_staging() ||
         mirror.base % kWord != 0)
       continue;
     for (uint64_t at = 0; at < mirror.bytes && found < 2; at += kRun) {

@@ -34,6 +34,14 @@ void mirror_fetch_all(Session* session, Context* context);
 // each wait that covers a GPU's writes. What another thread is fetching has arrived when this
 // returns.
 void mirror_fetch_told(Session* session, Context* context);
+// An asynchronous copy to the device is about to read the mirrored range at `base`. True: when this
+// returns, the worker's copy of it has what the program wrote. So the worker copies from there, in
+// its stream, behind what kernels write there. A range that such copies read again and again is a
+// staging buffer, and the launch that named it passed an old address by chance, in bytes that
+// nobody set. From then on only launches that name it have it compared.
+bool mirror_as_source(Session* session, Context* context, uint64_t base);
+// A launch names the mirrored range at `base`.
+void mirror_named(Session* session, Context* context, uint64_t base);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
 void mirror_graph_writes(Session* session,
                          void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state);

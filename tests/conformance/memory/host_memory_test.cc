@@ -267,6 +267,30 @@ TEST_F(HostMemoryTest, KernelReadsWhatTheHostChangedBetweenLaunches) {
   EXPECT_EQ(host.words()[7], 28u);
 }
 
+// However often they have been copied from, and whatever kernels did there in between.
+TEST_F(HostMemoryTest, CopiesFromMemoryThatKernelsKnow) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  Buffer device(4096), seen(4096);
+  Stream stream;
+  const auto run = [&](const char* kernel, auto... arguments) {
+    OK(launch(basic(kernel), {4}, {256}, 0, stream, arguments..., 1024u));
+  };
+  for (uint32_t round = 1; round <= 8; round++) {
+    for (uint32_t i = 0; i < 1024; i++) host.words()[i] = i * round;
+    OK(cuMemcpyHtoDAsync_v2(device, host.data(), 4096, stream));
+    run("copy_words", CUdeviceptr{seen}, host.device_address());
+    OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(read_words(device, 1024)[1023], 1023 * round);
+    EXPECT_EQ(read_words(seen, 1024)[1023], 1023 * round);
+    run("iota", host.device_address(), round * 5000);
+    OK(cuMemcpyHtoDAsync_v2(device, host.data(), 4096, stream));
+    OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(read_words(device, 1024)[1023], round * 5000 + 1023);
+    EXPECT_EQ(host.words()[1023], round * 5000 + 1023);
+  }
+}
+
 // A kernel may wait for the host, as long as the host writes before it waits for the kernel. Timers
 // of compilers do so.
 TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
