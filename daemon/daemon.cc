@@ -450,6 +450,7 @@ Status DaemonImpl::join_pool() {
   PoolHost host;
   host.facts = [this] { return pool_facts(); };
   host.book = [this] { return sessions_->book(); };
+  host.counts = [this](const std::vector<uint64_t>& leases) { return sessions_->counts(leases); };
   host.hear = [this](uint64_t term) { return sessions_->hear(term); };
   host.newest_term = [this] { return sessions_->newest_term(); };
   host.obey = [this](uint64_t term, const wire::Order& order) {

@@ -140,6 +140,8 @@ class Sessions {
   wire::OrderResult obey(uint64_t term, const wire::Order& order);
   // All leases, and those that have ended and whose records nobody has stored yet.
   std::vector<wire::BookEntry> book();
+  // What the sessions of these leases did so far; of leases that are here.
+  std::vector<wire::LeaseCounts> counts(const std::vector<uint64_t>& lease_ids);
   void stored(uint64_t ended_number);
   // No new leases from now on.
   void drain();

@@ -428,6 +428,7 @@ void Page::get_lease(std::shared_ptr<Call> call) {
     const auto row = number ? model_.leases().find(id) : model_.leases().end();
     if (row == model_.leases().end())
       return call->exchange->answer(problem(404, "not-found", "there is no such lease now"));
+    options_.source->watch(id);
     const bool named =
         call->caller.rights.sees_all ||
         (!row->second.lease.owner_id.empty() && row->second.lease.owner_id == call->caller.who.id);

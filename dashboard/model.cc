@@ -38,7 +38,7 @@ Pace pace_of(const view::PictureUse& before, const view::PictureUse& use) {
     pace.had_millionths = rounded(per_time(before.used_ns, use.used_ns, time_ns, 1e6));
     pace.waited_millionths = rounded(per_time(before.waited_ns, use.waited_ns, time_ns, 1e6));
   }
-  if (use.counts_calls) {
+  if (use.counts_calls && before.counts_calls) {
     pace.in_bytes_s = per_time(before.bytes_in, use.bytes_in, time_ns, 1e9);
     pace.out_bytes_s = per_time(before.bytes_out, use.bytes_out, time_ns, 1e9);
     pace.round_trips_s = per_time(before.round_trips, use.round_trips, time_ns, 1e9);

@@ -79,8 +79,10 @@ TEST(Model, RatesComeFromTwoPictures) {
   next.leases[0].use.age_ns += 2 * kSecondNs;
   next.leases[0].use.used_ns += kSecondNs;
   next.leases[0].use.counts_calls = true;
+  next.leases[0].use.calls = next.leases[0].use.round_trips = 1'000'000;
   model.take(std::move(next));
   EXPECT_EQ(model.leases().at(7).pace.had_millionths, 500'000);
+  EXPECT_EQ(model.leases().at(7).pace.round_trips_s, -1) << "what was before is not known";
   // A counter that ran backwards (a server began anew) is not known, instead of negative.
   next = small_pool();
   next.leases[0].use.age_ns += 6 * kSecondNs;

@@ -167,6 +167,9 @@ void Page::tick(uint64_t now_ns) {
   };
   streams_.erase(std::remove_if(streams_.begin(), streams_.end(), over), streams_.end());
   if (streams_.empty() || looking_ || now_ns < looked_ns_ + kLookEveryNs) return;
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    if (stream->interest.lease != 0) options_.source->watch(stream->interest.lease);
+  }
   model_ns_ = 0;
   with_model([this](const Status&) { send_changes(base::now_ns()); });
 }

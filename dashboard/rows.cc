@@ -170,7 +170,7 @@ std::string lease_json(const LeaseRow& row, bool named) {
   json["gpu_class"] = cut(lease.gpu_class);
   json["program"] = named ? cut(lease.program) : "";
   json["host"] = named ? cut(lease.host) : "";
-  json["links"] = lease.links;
+  json["links"] = cut(lease.links);
   json["slices"] = Ordered::array();
   for (const view::PictureSlice& slice : lease.slices) {
     json["slices"].push_back({{"server", cut(slice.server)},

@@ -36,6 +36,8 @@ class Source {
   virtual Rights rights(const access::Principal& who) const = 0;
   // kUnavailable: not now, for example because another process schedules.
   virtual void look(Done<view::Picture> done) = 0;
+  // Somebody looks at this lease for the next seconds: pictures should have its calls and bytes.
+  virtual void watch(uint64_t /*lease*/) {}
   // A verb of PoolCommand. Whether `who` may is decided, and written to the audit log, behind this.
   // kUnsupported: there is no such thing here, for example no history.
   virtual void command(const access::Principal& who, const std::string& address,

@@ -203,6 +203,12 @@ void Core::look(std::function<void(base::Result<view::Picture>)> done) {
   });
 }
 
+void Core::watch(uint64_t lease) {
+  post([this, lease] {
+    if (scheduler_ != nullptr) scheduler_->watch(lease, now_of(base::now_ns()));
+  });
+}
+
 void Core::apply(std::string policy) {
   post([this, policy = std::move(policy)] {
     policy_ = policy;

@@ -63,6 +63,8 @@ class Core final : public StoreEvents {
   // What the page shows. `done` is called on this object's thread; kUnavailable: this process does
   // not schedule.
   void look(std::function<void(base::Result<view::Picture>)> done);
+  // Pictures of the next seconds have calls and bytes of this lease.
+  void watch(uint64_t lease);
 
   // Applies another policy if this process schedules; else it is kept for a store without one.
   void apply(std::string policy);

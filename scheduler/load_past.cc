@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a past into a pool's store, so that tests and people can look at a history without waiting
 // for it: four months of hours, a week of minutes, an hour of seconds. By hand, before the
-// scheduler starts: tendril_pool_past STORE [SERVERS] [KIND]. In KIND "hostile" names are what an
-// attacker would choose. Of many servers, capacity is in rows of few.
+// scheduler starts: tendril_pool_past STORE [SERVERS] [KIND] [USERS]. In KIND "hostile" names are
+// what an attacker would choose. Of many servers, capacity is in rows of few.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,11 +23,11 @@ namespace {
 
 constexpr int kCallMs = 60'000;
 constexpr uint64_t kSecond = pool::kNsOfSecond;
-constexpr size_t kServersMax = 24, kUsers = 24;
+constexpr size_t kServersMax = 24;
 constexpr double kPi = 3.14159265358979;
 
 struct Past {
-  size_t servers = 1;
+  size_t servers = 1, users = 24;
   bool is_hostile = false;
 };
 
@@ -67,8 +67,8 @@ pool::HistoryChunk chunk_of(const Past& past, uint64_t from_ns, uint64_t to_ns, 
     row.sums.capacity_gpu_ns = gpus_each * length_ns;
     chunk.rows.push_back(std::move(row));
   }
-  const double fair = double(8 * past.servers) / kUsers;
-  for (size_t user = 0; user < kUsers; ++user) {
+  const double fair = double(8 * past.servers) / double(past.users);
+  for (size_t user = 0; user < past.users; ++user) {
     const double load = load_of(user, at_s), given = fair * std::round(load * 8) / 8;
     pool::HistoryRow row = row_of_time(from_ns, to_ns);
     row.who.owner = row.who.owner_id = name_of(past, "user", user);
@@ -77,7 +77,8 @@ pool::HistoryChunk chunk_of(const Past& past, uint64_t from_ns, uint64_t to_ns, 
     row.who.user_class = user % 4 == 0 ? "interactive" : "batch";
     row.who.gpu_class = user % 3 == 0 ? "h100" : "a100";
     row.who.server = name_of(past, "gpu", user % shown + 1);
-    if (has_leases) row.who.lease = row.who.server_lease = user + 1 + at_s / 86'400 % 1000 * kUsers;
+    if (has_leases)
+      row.who.lease = row.who.server_lease = user + 1 + at_s / 86'400 % 1000 * past.users;
     const auto given_ns = uint64_t(given * double(length_ns));
     row.sums.held_ns = given > 0 ? length_ns : 0;
     row.sums.asked_gpu_ns = row.sums.given_gpu_ns = given_ns;
@@ -167,11 +168,12 @@ int run(const std::string& address, const Past& past) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: tendril_pool_past STORE [SERVERS] [KIND]\n");
+    fprintf(stderr, "usage: tendril_pool_past STORE [SERVERS] [KIND] [USERS]\n");
     return 2;
   }
   tendril::scheduler::Past past;
   if (argc > 2) past.servers = std::clamp<size_t>(strtoul(argv[2], nullptr, 10), 1, 100'000);
   past.is_hostile = argc > 3 && std::string(argv[3]) == "hostile";
+  if (argc > 4) past.users = std::clamp<size_t>(strtoul(argv[4], nullptr, 10), 1, 10'000);
   return tendril::scheduler::run(argv[1], past);
 }

@@ -16,6 +16,7 @@ class PageSource final : public dashboard::Source {
     return dashboard::rights_of(who, true);
   }
   void look(Done<view::Picture> done) override { core_->look(std::move(done)); }
+  void watch(uint64_t lease) override { core_->watch(lease); }
   void command(const access::Principal& who, const std::string& address, wire::PoolCommand command,
                Done<std::string> done) override;
 

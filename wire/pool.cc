@@ -64,6 +64,17 @@ void visit(V& v, LeaseUse& m) {
 }
 
 template <typename V>
+void visit(V& v, LeaseCounts& m) {
+  v(1, m.lease_id);
+  v(2, m.calls);
+  v(3, m.round_trips);
+  v(4, m.awaited_ns);
+  v(5, m.bytes_in);
+  v(6, m.bytes_out);
+  v(7, m.links);
+}
+
+template <typename V>
 void visit(V& v, OrderResult& m) {
   v(1, m.order_id);
   v(2, m.code);
@@ -83,6 +94,7 @@ void visit(V& v, PoolReport& m) {
   v(7, m.entries);
   v(8, m.results);
   v(9, m.uses);
+  v(10, m.counts);
 }
 
 template <typename V>
@@ -129,6 +141,7 @@ void visit(V& v, PoolOrders& m) {
   v.unless_empty(10, m.policy);
   v.unless_empty(11, m.peers_begin);
   v(12, m.peers);
+  v.unless_empty(13, m.watched);
 }
 
 template <typename V>
@@ -167,7 +180,10 @@ static bool is_known(NoticeKind kind) {
 
 static bool sensible(const PoolReport& report) {
   if (report.facts.size() > 1 || report.entries.size() > kBookEntriesMax) return false;
-  if (report.uses.size() > kLeaseUsesMax) return false;
+  if (report.uses.size() > kLeaseUsesMax || report.counts.size() > kWatchedMax) return false;
+  for (const LeaseCounts& counts : report.counts) {
+    if (counts.links.size() > kPoolTextBytesMax) return false;
+  }
   for (const BookEntry& entry : report.entries) {
     if (entry.phase < LeasePhase::kHeld || entry.phase > LeasePhase::kEnded) return false;
     for (const std::string* text :
@@ -180,7 +196,9 @@ static bool sensible(const PoolReport& report) {
 
 // Orders of a kind that this build does not know are left for the server to refuse.
 static bool sensible(const PoolOrders& orders) {
-  if (orders.orders.size() > kOrdersMax || orders.peers.size() > kPoolPeersMax) return false;
+  if (orders.orders.size() > kOrdersMax || orders.peers.size() > kPoolPeersMax ||
+      orders.watched.size() > kWatchedMax)
+    return false;
   for (const Order& order : orders.orders) {
     if (!is_known(order.notice)) return false;
     for (const std::string* text :

@@ -76,6 +76,14 @@ struct LeaseUse {
   uint64_t memory_used_bytes = 0;
 };
 
+// What the programs that are attached to a lease did so far, and how their data travels.
+struct LeaseCounts {
+  uint64_t lease_id = 0;
+  uint64_t calls = 0, round_trips = 0, awaited_ns = 0;  // awaited: a reply was due
+  uint64_t bytes_in = 0, bytes_out = 0;                 // to the server, from it
+  std::string links;                                    // "sealed(tcp), shm"
+};
+
 struct OrderResult {
   uint64_t order_id = 0;
   base::Code code = base::Code::kOk;
@@ -96,8 +104,10 @@ struct PoolReport {
   std::vector<BookEntry> entries;
   std::vector<OrderResult> results;
   std::vector<LeaseUse> uses;
+  std::vector<LeaseCounts> counts;  // of those that the last orders watch
 };
-inline constexpr size_t kBookEntriesMax = 512, kLeaseUsesMax = 4096;  // in one report
+// In one report; and the leases that one server is asked to count.
+inline constexpr size_t kBookEntriesMax = 512, kLeaseUsesMax = 4096, kWatchedMax = 64;
 
 // ---- from the scheduler to a server ----
 
@@ -174,6 +184,9 @@ struct PoolOrders {
   // Those that are new or have changed. `peers_begin`: they replace all that were named before.
   bool peers_begin = false;
   std::vector<PoolPeer> peers;
+  // Leases that somebody looks at, by the server's numbers: the next report has their counts. Not
+  // all leases, because reports of thousands must stay short.
+  std::vector<uint64_t> watched;
 };
 inline constexpr int kReportEveryMs = 2000, kServerSilentMs = 10'000, kHoldMs = 10'000,
                      kUnclaimedMs = 60'000;

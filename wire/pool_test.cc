@@ -33,8 +33,12 @@ TEST(PoolMessages, AReportRoundTrips) {
   entry.idle_ns = 0;
   report.entries.push_back(entry);
   report.results.push_back({3, base::Code::kRefused, "GPU 1 has a quarter left", 0, ""});
+  report.counts.push_back({12, 7, 6, 5, 4, 3, "shm"});
   PoolReport read;
   ASSERT_TRUE(again(report, &read));
+  ASSERT_EQ(read.counts.size(), 1u);
+  EXPECT_EQ(read.counts[0].round_trips, 6u);
+  EXPECT_EQ(read.counts[0].links, "shm");
   EXPECT_TRUE(read.full);
   EXPECT_FALSE(read.more);
   ASSERT_EQ(read.facts.size(), 1u);

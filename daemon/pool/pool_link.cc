@@ -52,6 +52,7 @@ struct PoolLinks::Link {
   bool full = true, continues = false;
   BookChanges changes;
   std::vector<wire::OrderResult> results;
+  std::vector<uint64_t> watched;
   wire::ServerFacts facts;  // as they were told
   bool schedules = false;
   size_t entries_max = wire::kBookEntriesMax;
@@ -204,6 +205,7 @@ base::Result<wire::PoolOrders> PoolLinks::report(Link* link, session::Control* c
     const std::vector<wire::BookEntry> book = host_.book();
     report.entries = link->changes.take(book, base::now_ns(), &report.more, link->entries_max);
     if (!link->full) report.uses = uses_of(book, report.entries);
+    if (!link->watched.empty()) report.counts = host_.counts(link->watched);
     report.full = link->full;
     report.results = link->results;
   }
@@ -255,6 +257,7 @@ void PoolLinks::take(Link* link, const wire::PoolOrders& orders) {
     link->schedules = link->full = true;
     link->continues = false;
   }
+  link->watched = orders.watched;
   // Before a lease of theirs can be used.
   if (orders.peers_begin || !orders.peers.empty()) host_.named(orders.peers_begin, orders.peers);
   for (const wire::Order& order : orders.orders)

@@ -29,6 +29,7 @@ namespace tendril::daemon {
 struct PoolHost {
   std::function<wire::ServerFacts()> facts;
   std::function<std::vector<wire::BookEntry>()> book;
+  std::function<std::vector<wire::LeaseCounts>(const std::vector<uint64_t>& leases)> counts;
   std::function<base::Status(uint64_t term)> hear;
   std::function<uint64_t()> newest_term;
   std::function<wire::OrderResult(uint64_t term, const wire::Order&)> obey;

@@ -449,6 +449,30 @@ std::vector<wire::BookEntry> Sessions::book() {
   return entries;
 }
 
+std::vector<wire::LeaseCounts> Sessions::counts(const std::vector<uint64_t>& lease_ids) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  std::vector<wire::LeaseCounts> all;
+  for (const uint64_t id : lease_ids) {
+    const auto lease = leases_.find(id);
+    if (lease == leases_.end()) continue;
+    wire::LeaseCounts counts;
+    counts.lease_id = id;
+    counts.links = record_of(*lease->second, nullptr).links.substr(0, wire::kPoolTextBytesMax);
+    for (const auto& [tally, session_id] : lease->second->sessions) {
+      const auto session = sessions_.find(session_id);
+      if (session == sessions_.end()) continue;
+      const wire::SessionRecord record = record_of(*session->second);
+      counts.calls += record.calls;
+      counts.round_trips += record.replies;
+      counts.awaited_ns += record.awaited_ns;
+      counts.bytes_in += record.bytes_in;
+      counts.bytes_out += record.bytes_out;
+    }
+    all.push_back(std::move(counts));
+  }
+  return all;
+}
+
 void Sessions::stored(uint64_t ended_number) {
   std::lock_guard<std::mutex> hold(mutex_);
   const size_t before = ended_.size();

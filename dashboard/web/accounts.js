@@ -29,13 +29,16 @@ export function tree(accounts) {
   return rows;
 }
 
-export function fairShare(account, of, accounts, capacity) {
+/** As the pool counts it: of what their parent is due, accounts have their quotas and divide the rest by weight. */
+export function fairShare(account, of, accounts, capacity, depth = 0) {
+  const parent = account.parent && depth < 20 ? accounts.find((each) => each.name === account.parent) : null;
+  const whole = parent ? fairShare(parent, of, accounts, capacity, depth + 1) : capacity;
   const peers = accounts.filter((each) => each.parent === account.parent);
-  const amount = (each) => each.classes.find((one) => one.name === of);
-  const entitled = peers.reduce((sum, each) => sum + (amount(each)?.quota ?? 0), 0);
+  const quota = (each) => each.classes.find((one) => one.name === of)?.quota ?? 0;
+  const entitled = peers.reduce((sum, each) => sum + quota(each), 0);
   const weights = peers.reduce((sum, each) => sum + each.weight, 0);
-  const surplus = Math.max(capacity - entitled, 0);
-  return (amount(account)?.quota ?? 0) + (weights > 0 ? (surplus * account.weight) / weights : 0);
+  if (whole < entitled) return (whole * quota(account)) / entitled;
+  return quota(account) + (weights > 0 ? ((whole - entitled) * account.weight) / weights : 0);
 }
 
 function makeRow() {

@@ -65,7 +65,10 @@ async function show({ focus = false } = {}) {
   const main = element("main");
   drawViews();
   if (!view) {
-    main.replaceChildren(el("p", { class: "empty" }, "There is no such view, or not for you."));
+    main.replaceChildren(
+      el("h1", {}, "Nothing here"),
+      el("p", { class: "empty" }, "There is no such view, or not for you."),
+    );
     return;
   }
   try {

@@ -285,6 +285,8 @@ function one(main, id) {
     setText(title, had.owner ? `Lease ${id} of ${had.owner}` : `Lease ${id}`);
     setText(gone, had.to_at === null ? "It ended just now; these are its sums so far." : "");
     setText(chip, "ended");
+    setAttr(chip, "data-state", "ended");
+    const gpuTime = (s) => (s < 360 ? `${Number(s.toFixed(1))} GPU seconds` : `${gpus(s / 3600)} GPU hours`);
     const part = (some, of) => (of > 0 ? ` (${percent(some / of)})` : "");
     const shown = facts([
       ["From", moment(had.from_at, now())],
@@ -295,9 +297,9 @@ function one(main, id) {
       ["Servers", String(had.parts)],
       ["Waited for its grant", duration(had.waited_s)],
       ["Held", duration(had.held_s)],
-      ["Asked, GPU hours", gpus(had.asked_gpu_s / 3600)],
-      ["Given, GPU hours", gpus(had.granted_gpu_s / 3600)],
-      ["Used, GPU hours", gpus(had.used_gpu_s / 3600) + part(had.used_gpu_s, had.granted_gpu_s)],
+      ["Asked", gpuTime(had.asked_gpu_s)],
+      ["Given", gpuTime(had.granted_gpu_s)],
+      ["Used", gpuTime(had.used_gpu_s) + part(had.used_gpu_s, had.granted_gpu_s)],
       ["Idle", duration(had.idle_s) + part(had.idle_s, had.held_s)],
       ["Waited for turns", duration(had.waited_for_turns_s)],
       ["Memory, on the mean", had.held_s > 0 ? `${bytes(had.memory_used_byte_s / had.held_s)} of ${bytes(had.memory_held_byte_s / had.held_s)}` : ""],
@@ -414,7 +416,7 @@ function one(main, id) {
     );
     if (use.round_trips === undefined) {
       setText(net, "–");
-      setText(netNote, "Only the server counts calls: `tendril top` shows them.");
+      setText(netNote, "Its server is asked for it.");
     } else {
       const rate = use.round_trips_s;
       setText(net, rate === null ? "–" : `${rate.toLocaleString()} round trips/s`);

@@ -128,6 +128,7 @@ void Scheduler::State::take_book(Member& server, const wire::PoolReport& report)
   }
   if (!ended.empty()) write_ends(server);
   for (const wire::LeaseUse& use : report.uses) take_sample(server, use);
+  for (const wire::LeaseCounts& counts : report.counts) take_counts(server, counts);
   for (const wire::OrderResult& result : report.results) take_result(server, result);
   if (server.in_full && !report.more) {
     server.in_full = false;
@@ -246,6 +247,15 @@ void Scheduler::State::take_sample(Member& server, const wire::LeaseUse& use) {
     note_use(server, job, *part, LeaseEnd::kLives);
   if (job.stage == Stage::kGranted && stirs && (job.stirred || part->was_attached))
     look_at_life(job);
+}
+
+void Scheduler::State::take_counts(Member& server, const wire::LeaseCounts& counts) {
+  const auto booked = server.book.find(counts.lease_id);
+  const auto found = booked == server.book.end() ? jobs_.end() : jobs_.find(booked->second);
+  Part* const part = found == jobs_.end() ? nullptr : part_of(found->second, server.number);
+  if (part == nullptr || part->server_lease_id != counts.lease_id) return;
+  part->counts = counts;
+  part->counted_ns = now_.monotonic_ns;
 }
 
 // A lease that the server granted by itself, or that is older than what the store knows.

@@ -11,6 +11,10 @@ namespace tendril::pool {
 
 namespace {
 
+// A page asks again each second; a server tells every two.
+constexpr uint64_t kWatchedNs = 15 * kSecond, kCountedNs = 10 * kSecond;
+constexpr size_t kWatchedAtOnce = 1024;
+
 int64_t seconds_of(uint64_t nanoseconds) { return int64_t(nanoseconds / kSecond); }
 
 }  // namespace
@@ -56,6 +60,7 @@ void Scheduler::State::picture_server(const Member& server, view::PictureServer*
 void Scheduler::State::picture_parts(const Job& job, view::PictureLease* out,
                                      std::vector<view::PictureServer*>* servers) const {
   uint64_t idle_ns = wire::kIdleUnknown;
+  size_t counted = 0;
   for (const Part& part : job.parts) {
     const Member* server = member(part.server);
     view::PictureServer* const shown =
@@ -88,6 +93,16 @@ void Scheduler::State::picture_parts(const Job& job, view::PictureLease* out,
       out->standing = wire::standing_name(part.standing);
       if (part.standing_since_s != kNever) out->standing_since_at = part.standing_since_s;
     }
+    if (part.counted_ns != 0 && now_.monotonic_ns - part.counted_ns < kCountedNs) {
+      ++counted;
+      out->use.calls += part.counts.calls;
+      out->use.round_trips += part.counts.round_trips;
+      out->use.awaited_ns += part.counts.awaited_ns;
+      out->use.bytes_in += part.counts.bytes_in;
+      out->use.bytes_out += part.counts.bytes_out;
+      if (out->links.find(part.counts.links) == std::string::npos)
+        out->links += (out->links.empty() ? "" : ", ") + part.counts.links;
+    }
     out->use.age_ns = std::max(out->use.age_ns, part.age_ns);
     out->use.used_ns += part.used_ns;
     out->use.waited_ns += part.waited_ns;
@@ -103,6 +118,7 @@ void Scheduler::State::picture_parts(const Job& job, view::PictureLease* out,
       out->idle_since_at = idle ? now_.wall_s - seconds_of(age_ns) : view::kNoMoment;
     }
   }
+  out->use.counts_calls = counted != 0 && counted == job.parts.size();
 }
 
 void Scheduler::State::picture_lease(const Job& job, view::PictureLease* out,
@@ -232,6 +248,14 @@ view::Picture Scheduler::State::picture(Now now) {
   return out;
 }
 
+void Scheduler::State::watch(uint64_t lease, Now now) {
+  if (jobs_.count(lease) == 0) return;
+  if (watched_.size() >= kWatchedAtOnce && watched_.count(lease) == 0) return;
+  watched_[lease] = now.monotonic_ns + kWatchedNs;
+}
+
 view::Picture Scheduler::picture(Now now) { return state_->picture(now); }
+
+void Scheduler::watch(uint64_t lease, Now now) { state_->watch(lease, now); }
 
 }  // namespace tendril::pool

@@ -111,6 +111,30 @@ TEST_F(WithPolicy, TheGrantNamesAccountAndClass) {
   EXPECT_TRUE(has(status, "\"fair_share_gpus\":1,")) << status;
 }
 
+TEST_F(WithPolicy, OnlyALeaseThatSomebodyLooksAtIsCounted) {
+  world.start("ann", 1, 0.5);
+  world.start("bob", 1, 0.5);
+  view::Picture picture = world.scheduler->picture(world.now);
+  ASSERT_EQ(picture.leases.size(), 2u);
+  EXPECT_FALSE(picture.leases[0].use.counts_calls);
+  const uint64_t lease = picture.leases[0].id;
+  world.scheduler->watch(lease, world.now);
+  world.scheduler->watch(lease + 1000, world.now);  // there is none
+  world.pass(5);
+  EXPECT_EQ(server->watched.size(), 1u);
+  picture = world.scheduler->picture(world.now);
+  EXPECT_TRUE(picture.leases[0].use.counts_calls);
+  EXPECT_EQ(picture.leases[0].use.calls, 70u);
+  EXPECT_EQ(picture.leases[0].use.round_trips, 7u);
+  EXPECT_EQ(picture.leases[0].use.bytes_in, 30u);
+  EXPECT_EQ(picture.leases[0].links, "shm");
+  EXPECT_FALSE(picture.leases[1].use.counts_calls);
+  // Nobody looks any more.
+  world.pass(30);
+  EXPECT_TRUE(server->watched.empty());
+  EXPECT_FALSE(world.scheduler->picture(world.now).leases[0].use.counts_calls);
+}
+
 TEST_F(WithPolicy, APictureSaysWhatIsParkedAndSinceWhen) {
   const uint64_t client = world.start("ann", 1, 0.5);
   constexpr uint64_t kGb = 1ull << 30;

@@ -173,6 +173,8 @@ class Scheduler {
   std::string figures(Now now);
   // All that the page shows (view/picture.h).
   view::Picture picture(Now now);
+  // Somebody looks at this lease for the next seconds, so pictures have its calls and bytes.
+  void watch(uint64_t lease, Now now);
   struct Counts {
     size_t servers = 0, servers_silent = 0, waiting = 0, leases = 0;
     uint64_t share_millionths = 0, share_given_millionths = 0;  // of open servers

@@ -451,6 +451,20 @@ void Scheduler::State::drop_order(Member& server, uint64_t order_id) {
   if (order_id != 0) server.orders.erase(order_id);
 }
 
+void Scheduler::State::name_watched(const Member& server, wire::PoolOrders* orders) {
+  for (auto each = watched_.begin(); each != watched_.end();) {
+    const auto found = jobs_.find(each->first);
+    if (found == jobs_.end() || each->second <= now_.monotonic_ns) {
+      each = watched_.erase(each);
+      continue;
+    }
+    const Part* const part = part_of(found->second, server.number);
+    if (part != nullptr && part->server_lease_id != 0 && orders->watched.size() < wire::kWatchedMax)
+      orders->watched.push_back(part->server_lease_id);
+    ++each;
+  }
+}
+
 void Scheduler::State::answer_report(Member& server) {
   if (server.connection == 0 || server.reply_due_ns == kNotAgain) return;
   wire::PoolOrders orders;
@@ -472,6 +486,7 @@ void Scheduler::State::answer_report(Member& server) {
     orders.policy = policy_record.text;
   }
   if (!deposed_ && server.joined) peers_.tell(server.number, &server.peers, &orders);
+  if (!deposed_ && server.joined && !watched_.empty()) name_watched(server, &orders);
   orders.wants_full = !server.joined && !server.in_full;
   server.reply_due_ns = kNotAgain;
   effects_.to_servers.push_back({server.connection, Status(), std::move(orders)});

@@ -75,6 +75,8 @@ struct Part {
   std::vector<uint64_t> stays_bytes;  // these, by slice
   wire::Standing standing = wire::Standing::kGranted;
   int64_t standing_since_s = kNever;  // wall; kNever: this scheduler did not see it begin
+  wire::LeaseCounts counts;           // of one that somebody looks at
+  uint64_t counted_ns = 0;            // when they were told; 0: never
   bool from_zero = false;             // begun by this scheduler, so its sums begin with it
   bool accounted = false;             // its record is on the way to the store
 };
@@ -217,6 +219,7 @@ class Scheduler::State {
   Counts counts() const;
   std::string figures(Now now);
   view::Picture picture(Now now);
+  void watch(uint64_t lease, Now now);
   uint64_t given(uint32_t gpu_class) const;
 
   SchedulerOptions options;
@@ -280,6 +283,8 @@ class Scheduler::State {
   void flush_ends();
   void save_grant(const Job& job);
   void end_write(Write write);
+  void take_counts(Member& server, const wire::LeaseCounts& counts);
+  void name_watched(const Member& server, wire::PoolOrders* orders);
   void take_sample(Member& member, const wire::LeaseUse& use);
   void take_result(Member& member, const wire::OrderResult& result);
   void update_part(Member& member, Job& job, Part& part, const wire::BookEntry& entry);
@@ -487,8 +492,9 @@ class Scheduler::State {
   std::vector<EngineWaiting> waiting_;        // of the last look
   uint64_t news_pass_ns_ = 0, signs_ns_ = 0;  // the last look at all that wait; and signs of life
   bool news_dirty_ = false;
-  std::set<uint64_t> parked_;   // jobs that wait outside the engine
-  std::set<uint64_t> hurried_;  // jobs that do not wait
+  std::map<uint64_t, uint64_t> watched_;  // jobs that somebody looks at, and until when
+  std::set<uint64_t> parked_;             // jobs that wait outside the engine
+  std::set<uint64_t> hurried_;            // jobs that do not wait
   uint64_t usage_saved_ns_ = 0;
   std::string usage_bytes_;  // as last written
   EngineRecord recovered_usage_;

@@ -43,6 +43,9 @@ class TestServer {
     for (const wire::BookEntry& entry : ended) report.entries.push_back(entry);
     report.results = std::move(results);
     results.clear();
+    for (const uint64_t lease : watched) {
+      if (book.count(lease) != 0) report.counts.push_back({lease, 70, 7, 5, 30, 20, "shm"});
+    }
     return report;
   }
 
@@ -52,6 +55,7 @@ class TestServer {
     }
     if (orders.wants_full) number = 0;
     policy_revision = orders.policy_revision;
+    watched = orders.watched;
     if (orders.peers_begin) peers.clear();
     for (const wire::PoolPeer& peer : orders.peers)
       peers[peer.name] = peer.endpoint + "/" + std::to_string(peer.passage_id.size());
@@ -161,6 +165,7 @@ class TestServer {
   std::vector<wire::BookEntry> ended;
   std::vector<wire::OrderResult> results;
   std::vector<wire::Order> seen;  // all but those of draining
+  std::vector<uint64_t> watched;
   bool drained = false;
   std::map<std::string, std::string> peers;  // endpoint and length of the id, by name
   bool refuses_holds = false, refuses_commits = false;

@@ -7,6 +7,7 @@ import json
 import time
 import unittest
 
+import harness
 from harness import Pool, Server, end, eventually, start, tendril
 from support.page_client import OpenApi, PageClient, free_port
 from pools import policy
@@ -188,6 +189,25 @@ class OpenPool(unittest.TestCase):
         problems += api.problems("get", "/history", 200, answer)
         problems += api.problems("get", "/history", 200, whole)
         self.assertEqual(problems, [])
+
+    @harness.needs_client
+    def test_the_calls_of_a_lease_are_counted_while_somebody_looks(self):
+        program = start(
+            "run", "-p", "0.25", "--", harness.PROGRAMS / "hold", "8", "60",
+            TENDRIL_SERVERS=self.pool.endpoint,
+        )
+        lease = eventually(lambda: self.page.get("leases")["leases"], 20, "a lease")[0]
+        self.assertNotIn("round_trips", lease["use"])
+
+        def use():
+            return self.page.get(f"leases/{lease['id']}")
+
+        seen = eventually(lambda: use()["use"].get("calls") and use(), 20, "its calls")
+        self.assertGreater(seen["use"]["round_trips"], 0)
+        self.assertEqual(seen["links"], "shm")
+        self.assertEqual(OpenApi().problems("get", "/leases/1", 200, seen), [])
+        end(program)
+        eventually(lambda: not self.page.get("leases")["leases"], 20, "its end")
 
     def test_strange_questions_of_the_past_are_refused(self):
         for bad in (

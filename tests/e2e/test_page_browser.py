@@ -12,8 +12,10 @@ import time
 import unittest
 
 from support.browser import FOUND, Browser
-from harness import BUILD, Pool, Server, eventually, processor_seconds
+from harness import BUILD, Pool, Server, end, eventually, processor_seconds, start
+from pools import policy
 from support.page_client import PageClient, free_port
+from test_identity import Folders
 
 PICTURES = BUILD / "pictures"
 VIEWS = ("now", "leases", "queue", "accounts", "servers", "history", "events", "policy")
@@ -125,13 +127,13 @@ class InChromium(unittest.TestCase):
         self.assertEqual(problems, [])
 
     def test_every_view_with_one_server(self):
-        self.views(1, (400, 1440))
+        self.views(1, WIDTHS)
 
     def test_every_view_with_sixty_servers(self):
         self.views(60, WIDTHS)
 
     def test_every_view_with_a_thousand_servers(self):
-        self.views(1000, (400, 1440))
+        self.views(1000, WIDTHS)
 
     def test_the_first_view_is_light_and_quick(self):
         with Played(1000) as lab:
@@ -252,6 +254,135 @@ class InChromium(unittest.TestCase):
             eventually(lambda: lab.page.get(f"servers/{name}")["draining"], 10, "the drain")
             browser.wait("document.querySelector('.chip[data-state=draining]')")
             self.settle(lab)
+
+
+@unittest.skipUnless(FOUND, "SKIPPED: Chromium is not installed (scripts/setup installs it)")
+class RolesInChromium(Folders):
+    """What a role may do it can do there, by keyboard; what it may not is not drawn."""
+
+    def setUp(self):
+        super().setUp()
+        self.browser = Browser()
+        self.addCleanup(self.browser.__exit__)
+        self.port = free_port()
+        self.pool = Pool(
+            "--page", f"127.0.0.1:{self.port}", "--identity", self.folder("a"), policy=policy()
+        )
+        self.addCleanup(self.pool.stop)
+        server = Server(
+            "--identity", self.folder("gpu"), "--name", "gpu1", warm=0, pool=self.pool
+        )
+        self.addCleanup(server.stop)
+        self.joined(self.pool, "gpu", "a", "gpu1", "--role", "server")
+
+    def sign_in(self, name, role):
+        if not os.path.exists(self.folder(name)):
+            self.joined(self.pool, name, "a", name, "--role", role)
+        status, out, err = self.identity(name, "page", "--server", self.pool.endpoint)
+        self.assertEqual(status, 0, err)
+        self.browser.go("about:blank")
+        token = out.strip().split("#pass=")[1]
+        self.browser.go(f"http://127.0.0.1:{self.port}/#pass={token}")
+        self.browser.wait("document.querySelector('#live[data-on]')")
+        # An address works once, and does not stay where others could read it.
+        self.assertNotIn(token, self.browser.run("return location.href"))
+
+    def show(self, view):
+        self.browser.run("location.hash = arguments[0]", f"#/{view}")
+        self.browser.wait("document.querySelector('h1')")
+        time.sleep(0.3)
+
+    def drawn(self):
+        """The views, the buttons that are seen, and the choices of the history."""
+        shown = "[...document.querySelectorAll(arguments[0])].filter((n) => n.offsetParent)"
+        read = f"return {shown}.map((n) => n.textContent)"
+        return self.browser.run(read, "nav a"), self.browser.run(read, "main button")
+
+    def tab_to(self, label):
+        """Presses tab until what has the focus is called so."""
+        name = "const n = document.activeElement; return n.ariaLabel || n.textContent.trim()"
+        for _ in range(60):
+            self.browser.press(TAB)
+            if self.browser.run(name) == label:
+                return
+        self.fail(f"tab does not lead to {label}")
+
+    def told(self, text):
+        self.browser.wait(f"document.getElementById('toasts').textContent.includes({text!r})")
+
+    def test_a_user_ends_its_own_lease_and_nothing_else(self):
+        self.sign_in("alice", "user")
+        program = start(
+            "run", "-p", "0.5", "--", "sleep", "60",
+            TENDRIL_SERVERS=self.pool.endpoint, TENDRIL_IDENTITY=self.folder("alice"),
+        )
+        self.addCleanup(end, program)
+        self.browser.wait("document.querySelector('.slice')", 30)
+        self.assertNotIn("Policy", self.drawn()[0])
+        self.show("servers")
+        self.assertNotIn("Drain", self.drawn()[1])
+        self.show("history")
+        self.assertIn("your own leases", self.browser.run("return document.body.innerText"))
+        choices = self.browser.run(
+            "return [...document.querySelectorAll('main option')].map((n) => n.value)"
+        )
+        self.assertNotIn("user", choices)
+        self.show("policy")
+        self.assertIn("not for you", self.browser.run("return document.body.innerText"))
+        lease = self.browser.run(
+            "return fetch('/api/v1/leases').then((a) => a.json()).then((j) => j.leases[0].id)"
+        )
+        self.sign_in("bob", "user")
+        self.show(f"leases/{lease}")
+        self.browser.wait("document.querySelector('.life')")
+        self.assertNotIn("Release", self.drawn()[1])
+        self.assertNotIn("alice", self.browser.run("return document.body.innerText"))
+        self.sign_in("alice", "user")
+        self.show(f"leases/{lease}")
+        self.browser.wait("document.querySelector('.life').offsetParent")
+        self.tab_to("Change terms")
+        self.browser.press(ENTER)
+        self.browser.wait("document.querySelector('dialog[open]')")
+        self.browser.press(ENTER)
+        self.told("were changed")
+        self.tab_to("Release")
+        self.browser.press(ENTER)
+        self.browser.wait("document.querySelector('dialog[open]')")
+        self.browser.press(*"done", ENTER)
+        self.told("was released")
+        # Its user sees what it had.
+        self.browser.wait("document.body.innerText.includes('What it had')", 30)
+        self.browser.wait("/Held\\s+\\d/.test(document.body.innerText)", 30)
+        self.assertEqual(self.browser.problems(), [])
+        self.browser.picture(PICTURES / "lease-ended.png")
+
+    def test_a_policy_is_tried_and_then_applied(self):
+        self.sign_in("olga", "operator")
+        self.show("policy")
+        self.assertIn("Try it", self.drawn()[1])
+        self.assertNotIn("Apply", self.drawn()[1])
+        self.sign_in("ada", "admin")
+        self.show("policy")
+        self.browser.wait("document.querySelector('textarea').value.includes('[pool]')")
+        applies = "!document.querySelectorAll('.actions button')[1].disabled"
+        self.assertFalse(self.browser.run("return " + applies), "what was not tried")
+        self.browser.run(
+            "const t = document.querySelector('textarea'); t.value += arguments[0];"
+            "t.dispatchEvent(new Event('input'));",
+            '\n[[account]]\nname = "vision"\n',
+        )
+        self.tab_to("Try it")
+        self.browser.press(ENTER)
+        self.browser.wait(applies)
+        self.tab_to("Apply")
+        self.browser.press(ENTER)
+        self.browser.wait("document.querySelector('dialog[open]')")
+        self.tab_to("Apply")
+        self.browser.press(ENTER)
+        self.told("The policy holds")
+        self.show("accounts")
+        self.browser.wait("document.body.innerText.includes('vision')")
+        self.assertEqual(self.browser.console(), [])
 
 
 class Cost(unittest.TestCase):

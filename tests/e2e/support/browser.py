@@ -52,7 +52,12 @@ for (const node of document.querySelectorAll("body *")) {
   if (node.matches("a[href], button, input, select, textarea")) {
     const name = node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length;
     if (!name) problems.push(`no name: ${node.outerHTML.slice(0, 80)}`);
+    if (!node.disabled && node.tabIndex < 0) problems.push(`not by keyboard: ${name}`);
   }
+  const scrolls = ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
+  const inside = node.querySelector("a[href], button, input, select, textarea");
+  if (scrolls && node.scrollWidth > node.clientWidth + 1 && node.tabIndex < 0 && !inside)
+    problems.push(`scrolls, but not by keyboard: ${node.className}`);
   if (node.matches("img:not([alt])")) problems.push("an image without alt");
 }
 const wide = document.documentElement.scrollWidth - window.innerWidth;
