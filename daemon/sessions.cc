@@ -351,6 +351,8 @@ void Sessions::drop_session(Session* session) {
     }
     for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
       lease.accounting->get()->parked_bytes[slice][session->tally] = 0;
+    lease.accounting->get()->keeps[session->tally] = 0;
+    lease.accounting->get()->wanted_ns[session->tally] = 0;
     lease.sessions.erase(session->tally);
     charge_own(&lease);
     if (!lease.ending) forget_move(&lease, session->id);

@@ -164,6 +164,14 @@ struct AccountingPage {
   std::atomic<uint64_t> ahead_bytes[kSlicesMax][kTalliesMax];
   // What of it is in the host's memory now, because the lease is parked.
   std::atomic<uint64_t> parked_bytes[kSlicesMax][kTalliesMax];
+  // 1: the worker's client keeps memory for its own next allocations, which others may ask for.
+  std::atomic<uint64_t> keeps[kTalliesMax];
+  // Since when another worker of the lease asks for it, in base::now_ns(); 0: nobody does. The
+  // worker that is asked writes 0. A tenant can write anything here and in `keeps`: then its own
+  // programs wait in vain.
+  std::atomic<uint64_t> wanted_ns[kTalliesMax];
+  // When a worker asked last.
+  std::atomic<uint64_t> short_ns;
 };
 
 }  // namespace tendril::wire

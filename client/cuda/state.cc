@@ -2,6 +2,7 @@
 // The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See
 // state.h; attaching is in attach.cc.
 #include "client/cuda/state.h"
+#include "client/cuda/memory/keeper.h"
 #include "client/cuda/memory/memory.h"
 
 #include <string.h>
@@ -79,6 +80,7 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
 }
 
 void Session::news(const uint8_t* body, size_t bytes) {
+  if (bytes == 0) return kept_memory_is_wanted(this);
   api::nccl::Failure failure;
   if (bytes != sizeof failure) return;
   memcpy(&failure, body, sizeof failure);

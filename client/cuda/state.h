@@ -126,6 +126,8 @@ class Session final : public core::Calls<Results> {
   std::atomic<uint64_t> code_bytes{0};  // of images that the server's store did not have
   FreedBlocks freed;                    // blocks whose frees the worker does not know yet
   DeviceHeap heap;                      // what the program's device memory is cut from
+  // Of memory/keeper.h: the worker knows that memory is kept here; others of the lease want it.
+  std::atomic<bool> told_kept{false}, kept_wanted{false};
   // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
   std::atomic<bool> gpu_wrote{false};
   // Grows with each answer, copy and callback that the program may have learnt something from.
@@ -257,6 +259,7 @@ struct LentToProgram;
 struct TensorMaps;
 struct ContextStorage;
 struct Passages;
+struct Keeper;
 
 struct Process {
   int pid = 0;
@@ -315,6 +318,7 @@ struct Process {
   core::Part<TensorMaps> tensor_maps;                       // texture/tensor_map.cc
   core::Part<ContextStorage> context_storage;               // runtime/context_storage.cc
   core::Part<Passages> passages;                            // copy/passages.cc
+  core::Part<Keeper> keeper;                                // memory/keeper.cc
 };
 
 extern constinit core::Attachment<Process> g_attachment;

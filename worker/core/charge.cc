@@ -5,7 +5,11 @@
 namespace tendril::worker {
 
 Charge::Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting)
-    : assignment_(assignment), accounting_(accounting) {}
+    : assignment_(assignment),
+      accounting_(accounting),
+      asked_(accounting != nullptr && assignment.tally < wire::kTalliesMax
+                 ? &accounting->wanted_ns[assignment.tally]
+                 : nullptr) {}
 
 uint64_t Charge::quota(uint32_t slot) const {
   if (slot >= assignment_.slice_count || slot >= wire::kSlicesMax) return 0;
@@ -69,6 +73,32 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
 void Charge::note_ahead(uint32_t slot, uint64_t bytes) {
   if (slot < wire::kSlicesMax && accounting_ != nullptr && assignment_.tally < wire::kTalliesMax)
     accounting_->ahead_bytes[slot][assignment_.tally].store(bytes, std::memory_order_relaxed);
+}
+
+void Charge::note_keeps(bool keeps) {
+  if (asked_ == nullptr) return;
+  accounting_->keeps[assignment_.tally].store(keeps ? 1 : 0);
+  if (!keeps) asked_->store(0);
+}
+
+bool Charge::ask_others(uint64_t now_ns) {
+  if (asked_ == nullptr) return false;
+  bool some = false;
+  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally) {
+    if (tally == assignment_.tally || accounting_->keeps[tally].load() == 0) continue;
+    uint64_t since_ns = 0;
+    const bool first = accounting_->wanted_ns[tally].compare_exchange_strong(since_ns, now_ns);
+    some |= first || now_ns < since_ns + kAnswerNs;
+  }
+  if (some) accounting_->short_ns.store(now_ns, std::memory_order_relaxed);
+  return some;
+}
+
+bool Charge::is_short(uint64_t now_ns) const {
+  constexpr uint64_t kLastsNs = 500'000'000;
+  if (accounting_ == nullptr) return false;
+  const uint64_t asked_ns = accounting_->short_ns.load(std::memory_order_relaxed);
+  return asked_ns != 0 && now_ns < asked_ns + kLastsNs;
 }
 
 void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) {

@@ -4,6 +4,7 @@
 // when the memory is freed. So all workers of a lease together never exceed a slice's quota.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -40,6 +41,19 @@ class Charge {
   uint64_t context_bytes(uint32_t slot) const;
   uint64_t used(uint32_t slot) const;  // by every worker of the lease
 
+  // The client keeps memory for later, or has just given it back.
+  void note_keeps(bool keeps);
+  // Asks the other workers of the lease for what their clients keep. True: some may come. Who does
+  // not answer within kAnswerNs has nothing.
+  static constexpr uint64_t kAnswerNs = 3'000'000'000;
+  bool ask_others(uint64_t now_ns);
+  // A worker of the lease has asked not long ago, so nobody is to take more than it needs.
+  bool is_short(uint64_t now_ns) const;
+  // Another worker of the lease asks for what this one's client keeps. One load.
+  bool is_asked() const {
+    return asked_ != nullptr && asked_->load(std::memory_order_relaxed) != 0;
+  }
+
   // Notes what was charged for an address, pool block or allocation handle. So freeing needs no
   // size.
   void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
@@ -68,7 +82,8 @@ class Charge {
   void give_back(const Item& item);
   uint64_t next_hold();
   wire::Assignment assignment_;
-  wire::AccountingPage* accounting_;  // may be null (tests)
+  wire::AccountingPage* accounting_;    // may be null (tests)
+  std::atomic<uint64_t>* const asked_;  // of this worker, in that page
   std::unordered_map<uint64_t, Item> items_;
   std::map<std::pair<uint32_t, Blocks>, base::PageBlocks> blocks_;
   uint64_t local_[wire::kSlicesMax] = {};

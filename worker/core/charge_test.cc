@@ -137,5 +137,29 @@ TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
   EXPECT_EQ(Charge(of_two_slices(9), page.get()).used(0), 0u);
 }
 
+TEST(Charge, AsksOthersForWhatTheyKeep) {
+  const auto page = std::make_unique<wire::AccountingPage>();
+  Charge one(of_two_slices(0), page.get()), two(of_two_slices(1), page.get());
+  EXPECT_FALSE(one.ask_others(10)) << "nobody keeps anything";
+  one.note_keeps(true);
+  EXPECT_FALSE(one.ask_others(10)) << "it asks only others";
+  two.note_keeps(true);
+  EXPECT_FALSE(two.is_short(20));
+  EXPECT_TRUE(one.ask_others(20));
+  EXPECT_TRUE(two.is_short(21));
+  EXPECT_FALSE(two.is_short(1'000'000'020));
+  EXPECT_TRUE(two.is_asked());
+  EXPECT_FALSE(one.is_asked());
+  two.note_keeps(false);
+  EXPECT_FALSE(two.is_asked());
+  EXPECT_FALSE(one.ask_others(30));
+  two.note_keeps(true);
+  EXPECT_TRUE(one.ask_others(40));
+  EXPECT_TRUE(one.ask_others(39 + Charge::kAnswerNs));
+  EXPECT_FALSE(one.ask_others(40 + Charge::kAnswerNs)) << "it does not answer";
+  EXPECT_TRUE(two.is_asked());
+  EXPECT_FALSE(Charge(of_two_slices(0), nullptr).ask_others(1));
+}
+
 }  // namespace
 }  // namespace tendril::worker

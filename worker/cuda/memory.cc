@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/cuda_handlers.gen.h"
+#include "base/clock.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/ipc.h"
@@ -174,7 +175,8 @@ CUresult handle(Executor& executor, const wire::cuda::arena_pay_request& request
     return used < quota ? quota - used : 0;
   };
   reply.paid = needed;
-  const uint64_t more = std::min(request.ahead, left() / kPart) & ~(base::kGpuPageBytes - 1);
+  const uint64_t wished = executor.charge().is_short(base::now_ns()) ? 0 : request.ahead;
+  const uint64_t more = std::min(wished, left() / kPart) & ~(base::kGpuPageBytes - 1);
   if (more != 0 && pages.pay_ahead(slot, more)) reply.paid += more;
   reply.left = left();
   // What is paid must be there when it is made, since nobody waits for that.
@@ -201,6 +203,23 @@ CUresult handle(Executor& executor, const wire::cuda::arena_make_request& reques
   if (result == CUDA_SUCCESS) return result;
   pages.keep(request.address);
   return executor.kept_memory().refused(result, slot, request.bytes);
+}
+
+CUresult handle(Executor& executor, const wire::cuda::memory_keeps_request&) {
+  executor.charge().note_keeps(true);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::memory_given_request&) {
+  executor.memory_given();
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& executor, const wire::cuda::memory_wanted_request& request,
+                wire::cuda::memory_wanted_reply& reply) {
+  const bool fits = request.bytes <= executor.charge().quota(executor.slot());
+  reply.others = fits && executor.charge().ask_others(base::now_ns()) ? 1 : 0;
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& executor, const wire::cuda::memory_reuse_request&) {
@@ -263,6 +282,8 @@ CUresult handle(Executor& executor, const wire::cuda::memory_info_request&,
                 wire::cuda::memory_info_reply& reply) {
   size_t free = 0, total = 0;
   executor.kept_memory().settle_pools();
+  // Before the account is read: whoever keeps nothing any more has given it back.
+  reply.others = executor.charge().ask_others(base::now_ns()) ? 1 : 0;
   const CUresult result = executor.driver().cuMemGetInfo_v2(&free, &total);
   if (result != CUDA_SUCCESS) return result;
   const uint64_t quota = executor.charge().quota(executor.slot()),

@@ -11,6 +11,7 @@
 
 #include "client/cuda/bodies.h"
 #include "client/cuda/memory/export_handle.h"
+#include "client/cuda/memory/keeper.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/occupied.h"
 #include "client/cuda/stream/capture.h"
@@ -110,10 +111,7 @@ CUresult ask_for_block(Context* context, uint64_t bytes, uint64_t* address) {
   wire::cuda::memory_allocate_request request;
   wire::cuda::memory_allocate_reply reply;
   request.bytes = bytes;
-  CUresult result = context->session->call(context, request, reply);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && context->session->give_up_kept())
-    result = context->session->call(context, request, reply);
-  if (result != CUDA_SUCCESS) return result;
+  TENDRIL_TRY(call_for_memory(context->session, context, bytes, request, reply));
   context->session->heap.left(reply.left);
   *address = reply.address;
   return CUDA_SUCCESS;
@@ -178,6 +176,7 @@ bool open_arena(Context* context) {
 CUresult take_from_arena(Context* context, uint64_t bytes, uint64_t* address) {
   if (!open_arena(context)) return CUDA_ERROR_NOT_SUPPORTED;
   DeviceArena& arena = context->device->arena;
+  Others others;
   for (bool gave_up = false;;) {
     CUresult result = CUDA_SUCCESS;
     const auto send = [&](uint64_t at) {
@@ -201,7 +200,10 @@ CUresult take_from_arena(Context* context, uint64_t bytes, uint64_t* address) {
     if (result == CUDA_SUCCESS) {
       arena.paid(paid.paid, paid.left);
       context->session->heap.left(paid.left);
-    } else if (result != CUDA_ERROR_OUT_OF_MEMORY || gave_up || !context->session->give_up_kept()) {
+      note_kept(context->session);
+    } else if (result != CUDA_ERROR_OUT_OF_MEMORY ||
+               (!context->session->give_up_kept() &&
+                !others.give_back(context->session, context, bytes))) {
       return result;
     } else {
       gave_up = true;
@@ -294,6 +296,7 @@ void register_graph_range(Session* session, Context* context, uint64_t base, uin
 void free_to_heap(const Range& range) {
   range.session->heap.give(range.context, {range.base, range.capacity, range.part},
                            give_block_back);
+  note_kept(range.session);
 }
 
 bool Refused::add(Block block) {
@@ -378,7 +381,10 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   drop_closed_exports();
   wire::cuda::memory_info_request request;
   wire::cuda::memory_info_reply reply;
-  TENDRIL_TRY(context->session->call(context, request, reply));
+  Others others;
+  do {
+    TENDRIL_TRY(context->session->call(context, request, reply));
+  } while (reply.others != 0 && others.may_come());
   if (free != nullptr) *free = reply.free;
   if (total != nullptr) *total = reply.total;
   return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 // (freed_blocks.h); such an allocation needs no round trip.
 #include <string.h>
 
+#include "client/cuda/memory/keeper.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/stream/capture.h"
 
@@ -79,8 +80,10 @@ bool keep_freed(Context* context, const Range& range, Stream* stream) {
     return process()->open_captures.load() == 0 &&
            !process()->memory_is_shared.load(std::memory_order_relaxed);
   };
-  return context->session->freed.keep(
+  const bool kept = context->session->freed.keep(
       block, allowed, [context](const FreedBlock& oldest) { context->session->send_free(oldest); });
+  if (kept) note_kept(context->session);
+  return kept;
 }
 
 // Takes a block that the stream has freed. If none fits, frees are sent whose memory the worker
@@ -105,10 +108,8 @@ bool reuse_freed(Context* context, Stream* stream, uint64_t pool, uint64_t bytes
 CUresult ask_for_memory(Context* context, const wire::cuda::pool_allocate_request& request,
                         wire::cuda::pool_allocate_reply& reply) {
   CUresult result = context->session->call_ahead_of_frees(context, request, reply);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !context->session->freed.empty())
-    result = context->session->call(context, request, reply);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && context->session->give_up_kept())
-    result = context->session->call(context, request, reply);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    result = call_for_memory(context->session, context, request.bytes, request, reply);
   Session::note(context, result);
   return result;
 }

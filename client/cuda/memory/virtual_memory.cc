@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "client/cuda/memory/export_handle.h"
+#include "client/cuda/memory/keeper.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/stream/capture.h"
 
@@ -189,7 +190,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   request.size = size;
   request.properties = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
   request.flags = flags;
-  const CUresult result = device->session->call(kNoContext, request, reply);
+  const CUresult result = call_for_memory(device->session, nullptr, 0, request, reply);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kAllocation, object);
     return result;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cuda/bodies.h"
+#include "client/cuda/memory/keeper.h"
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
@@ -22,7 +23,7 @@ CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descripto
   request.array = object->wire_id;
   request.descriptor = {reinterpret_cast<const uint8_t*>(&descriptor), sizeof descriptor};
   request.levels = levels;
-  const CUresult result = context->session->call(context, request, reply);
+  const CUresult result = call_for_memory(context->session, context, 0, request, reply);
   if (result == CUDA_SUCCESS)
     *out = handle_cast<Handle>(object);
   else

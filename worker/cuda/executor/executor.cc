@@ -214,8 +214,18 @@ void Executor::idle() {
   kept_memory_->look_again();
 }
 
-bool Executor::ordered() const { return parking_->ordered(); }
-void Executor::obey() { parking_->obey(); }
+bool Executor::ordered() const {
+  return parking_->ordered() || (charge_.is_asked() && !client_asked_);
+}
+
+void Executor::obey() {
+  if (charge_.is_asked() && !client_asked_) {
+    client_asked_ = true;
+    service_->push(wire::FrameKind::kNews, 0, nullptr, 0);
+    service_->flush();
+  }
+  if (parking_->ordered()) parking_->obey();
+}
 
 bool Executor::has_collectives() const {
   return collectives_ != nullptr && collectives_->communicators() != nullptr;

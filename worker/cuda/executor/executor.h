@@ -147,6 +147,12 @@ class Executor {
   void release_host(const void* object);
   void remove_context(uint64_t id);
 
+  // The client has given back what it kept (docs/decisions/0027).
+  void memory_given() {
+    charge_.note_keeps(false);
+    client_asked_ = false;
+  }
+
   // Results of calls, from the generated dispatcher.
   void finish(const session::Call& call, CUresult result) {
     contexts_.defer(result);
@@ -196,6 +202,7 @@ class Executor {
   // For how long nothing came: since the last look at kept memory, and the sleep that comes next.
   int32_t idle_ms_ = 0, slept_ms_ = 0;
   uint64_t idle_calls_ = UINT64_MAX;  // how many had come when it was last idle
+  bool client_asked_ = false;         // for what it keeps, and it has not answered
   const HostBounds host_bounds_;
   HostUse host_;
   std::unordered_map<const void*, uint64_t> held_host_;  // bytes by the driver's object
