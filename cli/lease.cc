@@ -18,11 +18,11 @@ base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions&
   return connect_to_one(*asked);
 }
 
-// Half a minute is the server's own limit for either.
+// The server answers within half a minute after bytes have stopped moving.
 int move_lease(const ParkOptions& options, bool wake) {
   auto control = connect_one(options);
   if (!control.ok()) return complain(kFailed, control.status());
-  constexpr int kAnswerMs = 40'000;
+  constexpr int kAnswerMs = 15 * 60'000;
   auto answer =
       (*control)->other(static_cast<uint16_t>(wire::Request::kPark),
                         wire::encode(wire::ParkRequest{options.lease_id, wake}), kAnswerMs);

@@ -316,6 +316,8 @@ class Sessions {
   void set_gate(const Lease& lease);
   void order_workers(const Lease& lease, wire::WorkerMessageKind kind);
   static uint64_t parked_bytes(const Lease& lease, uint32_t slice);
+  static uint64_t parked_bytes(const Lease& lease);
+  void watch_park(Lease* lease, uint64_t parked);
   wire::ParkReply describe_park(const Lease& lease) const;
   // Ends a lease for the pool, and says so in the audit log. `by`: which order, for the log.
   void end_for_pool(Lease* lease, const std::string& why, const std::string& by);

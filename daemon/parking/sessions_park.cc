@@ -20,8 +20,9 @@ using base::Code;
 using base::Status;
 using lease::Standing;
 
-// From the order to the last answer. 80 GB at 10 GB/s; work that was submitted must end, too.
+// For work that was submitted to end. Then bytes must move within each such time.
 constexpr int kParkMs = 20'000;
+// How long a request waits for its answer while no bytes move.
 constexpr int kWakeMs = 30'000;
 // A lease that could not be parked is not tried again for so long.
 constexpr uint64_t kTryAgainNs = 60'000'000'000;
@@ -64,6 +65,12 @@ uint64_t Sessions::parked_bytes(const Lease& lease, uint32_t slice) {
     sum += std::min(page.parked_bytes[slice][tally].load(std::memory_order_relaxed),
                     bytes_in_use(page, slice, tally));
   }
+  return sum;
+}
+
+uint64_t Sessions::parked_bytes(const Lease& lease) {
+  uint64_t sum = 0;
+  for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) sum += parked_bytes(lease, slice);
   return sum;
 }
 
@@ -120,15 +127,25 @@ Status Sessions::begin_park(Lease* lease, const std::string& why) {
   for (const auto& [tally, id] : lease->sessions) lease->moving.sessions.insert(id);
   set_gate(*lease);
   order_workers(*lease, wire::WorkerMessageKind::kPark);
-  loop_->after(kParkMs, [this, id = lease->id, number = lease->moving.number] {
-    std::lock_guard<std::mutex> hold(mutex_);
-    const auto found = leases_.find(id);
-    if (found == leases_.end() || found->second->moving.number != number) return;
-    fail_park(found->second.get(), "its work did not end, or its memory was not copied, within " +
-                                       std::to_string(kParkMs / 1000) + " s");
-  });
+  watch_park(lease, 0);
   if (lease->moving.sessions.empty()) finish_park(lease);
   return Status();
+}
+
+// Ends a park whose bytes do not move: `parked` have left so far.
+void Sessions::watch_park(Lease* lease, uint64_t parked) {
+  loop_->after(kParkMs, [this, parked, id = lease->id, number = lease->moving.number] {
+    std::lock_guard<std::mutex> hold(mutex_);
+    const auto found = leases_.find(id);
+    if (found == leases_.end() || found->second->moving.number != number ||
+        parking_.standing(id) != Standing::kParking)
+      return;
+    const uint64_t now = parked_bytes(*found->second);
+    if (now != parked) return watch_park(found->second.get(), now);
+    const std::string span = std::to_string(kParkMs / 1000) + " s";
+    fail_park(found->second.get(), now == 0 ? "its work did not end within " + span
+                                            : "none of its memory was copied for " + span);
+  });
 }
 
 // The order that comes again has the same result.
@@ -326,7 +343,9 @@ wire::ParkReply Sessions::describe_park(const Lease& lease) const {
 base::Result<wire::ParkReply> Sessions::park(const wire::ParkRequest& request,
                                              const std::string& why) {
   Hold hold(mutex_);
-  const base::Deadline deadline(request.wake ? kWakeMs : kParkMs + 1000);
+  const int patience_ms = request.wake ? kWakeMs : kParkMs + 1000;
+  base::Deadline deadline(patience_ms);
+  uint64_t parked = 0;
   for (bool begun = false;;) {
     const auto found = leases_.find(request.lease_id);
     if (found == leases_.end() || found->second->ending) {
@@ -341,6 +360,8 @@ base::Result<wire::ParkReply> Sessions::park(const wire::ParkRequest& request,
       if (!started.ok()) return started;
     }
     begun = true;
+    if (parked_bytes(*lease) != parked) deadline = base::Deadline(patience_ms);
+    parked = parked_bytes(*lease);
     const Standing standing = parking_.standing(lease->id);
     const bool there =
         request.wake ? standing == Standing::kGranted : standing != Standing::kParking;

@@ -89,7 +89,7 @@ CUresult HostStore::save(const std::vector<Range>& ranges) {
     void* memory = mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-      drop();
+      drop(ranges);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     madvise(memory, range.bytes, MADV_HUGEPAGE);  // faults of small pages cost as much as the copy
@@ -97,15 +97,17 @@ CUresult HostStore::save(const std::vector<Range>& ranges) {
     cut(range, static_cast<uint8_t*>(memory), &pieces);
   }
   const CUresult result = copy(std::move(pieces), true);
-  if (result != CUDA_SUCCESS) drop();
+  if (result != CUDA_SUCCESS) drop(ranges);
   return result;
 }
 
-CUresult HostStore::load(const Range& range) {
-  const uint8_t* const data = find(range.address, range.bytes);
-  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult HostStore::load(const std::vector<Range>& ranges) {
   std::vector<Piece> pieces;
-  cut(range, const_cast<uint8_t*>(data), &pieces);
+  for (const Range& range : ranges) {
+    const uint8_t* const data = find(range.address, range.bytes);
+    if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    cut(range, const_cast<uint8_t*>(data), &pieces);
+  }
   return copy(std::move(pieces), false);
 }
 
@@ -116,6 +118,15 @@ const uint8_t* HostStore::find(uint64_t address, uint64_t bytes) const {
   const uint64_t offset = address - at->first;
   if (offset > at->second.bytes || bytes > at->second.bytes - offset) return nullptr;
   return at->second.data + offset;
+}
+
+void HostStore::drop(const std::vector<Range>& ranges) {
+  for (const Range& range : ranges) {
+    const auto saved = saved_.find(range.address);
+    if (saved == saved_.end()) continue;
+    munmap(saved->second.data, saved->second.bytes);
+    saved_.erase(saved);
+  }
 }
 
 void HostStore::drop() {

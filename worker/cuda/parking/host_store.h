@@ -27,13 +27,14 @@ class HostStore {
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
-  // Copies these to the host. Any failure: nothing is kept. Blocks.
+  // Copies these to the host too. Any failure: none of these is kept. Blocks.
   CUresult save(const std::vector<Range>& ranges);
-  // Copies one of them back, to where it was. Blocks.
-  CUresult load(const Range& range);
+  // Copies some of them back, to where they were. Blocks.
+  CUresult load(const std::vector<Range>& ranges);
   // What was saved from there; null if not all of it was.
   const uint8_t* find(uint64_t address, uint64_t bytes) const;
   void drop();
+  void drop(const std::vector<Range>& ranges);
   bool empty() const { return saved_.empty(); }
 
  private:

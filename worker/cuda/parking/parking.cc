@@ -10,7 +10,6 @@
 #include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/executor/waits.h"
-#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/memory/mirror.h"
 #include "worker/cuda/passage/passages.h"
 
@@ -49,9 +48,10 @@ Parking::Parking(Executor* executor, ParkLine* line, wire::AccountingPage* accou
       accounting_(accounting),
       store_(&executor->driver(), &executor->waiters().staging()) {}
 
-void Parking::account(uint32_t slot, uint64_t bytes) {
+// Tells what has left, as it leaves and returns: tendrild looks whether it goes on.
+void Parking::account(uint32_t slot, int64_t bytes) {
   if (accounting_ != nullptr)
-    accounting_->parked_bytes[slot][executor_.assignment().tally].store(bytes);
+    accounting_->parked_bytes[slot][executor_.assignment().tally] += static_cast<uint64_t>(bytes);
 }
 
 // All that was submitted is done, so waits are over at once.
@@ -139,7 +139,8 @@ void Parking::park(uint32_t number) {
     return;
   }
   uint64_t bytes = 0;
-  const CUresult result = leave(&bytes);
+  const CUresult result = leave(number, &bytes);
+  if (result == CUDA_ERROR_NOT_READY) return;  // the order was taken back
   done_ = number;
   if (result == CUDA_SUCCESS) {
     away_ = number;
@@ -191,45 +192,74 @@ bool Parking::settled(std::string* never) {
 }
 
 // What others have open stays: releasing it would free nothing, and they may use it.
-CUresult Parking::leave(uint64_t* bytes) {
-  std::vector<HostStore::Range> ranges;
+CUresult Parking::leave(uint32_t number, uint64_t* bytes) {
   std::vector<DeviceBlocks::Block*> leaving;
   executor_.blocks().for_each([&](DeviceBlocks::Block* block) {
-    if (block->exported || !block->token.empty() || block->physical == 0) return;
-    ranges.push_back({block->address, block->bytes, block->context->context});
-    leaving.push_back(block);
+    if (!block->exported && block->token.empty() && block->physical != 0) leaving.push_back(block);
   });
-  CUresult result = store_.save(ranges);
-  executor_.contexts().forget_current();
-  if (result != CUDA_SUCCESS) return result;
-  std::map<uint32_t, uint64_t> parked;
-  for (DeviceBlocks::Block* block : leaving) {
-    result = executor_.blocks().release_memory(block);
-    if (result != CUDA_SUCCESS) break;
-    parked[block->slot] += block->bytes;
-    *bytes += block->bytes;
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < leaving.size() && result == CUDA_SUCCESS;) {
+    const Lot lot = lot_of(leaving, at);
+    at += lot.blocks.size();
+    // tendrild, which sees no progress, takes the order back.
+    result = line_->wanted() == number ? store_.save(lot.ranges) : CUDA_ERROR_NOT_READY;
+    executor_.contexts().forget_current();
+    for (size_t i = 0; i < lot.blocks.size() && result == CUDA_SUCCESS; ++i) {
+      result = executor_.blocks().release_memory(lot.blocks[i]);
+      if (result != CUDA_SUCCESS) continue;
+      account(lot.blocks[i]->slot, static_cast<int64_t>(lot.blocks[i]->bytes));
+      *bytes += lot.blocks[i]->bytes;
+    }
   }
-  for (const auto& [slot, sum] : parked) account(slot, sum);
   if (result == CUDA_SUCCESS) return result;
   while (bring_back() != CUDA_SUCCESS) rest();  // it was there a moment ago
   return result;
 }
 
+// Some of the blocks, from `at` on.
+Parking::Lot Parking::lot_of(const std::vector<DeviceBlocks::Block*>& blocks, size_t at) {
+  Lot lot;
+  uint64_t bytes = 0;
+  for (; at < blocks.size() && bytes < kLotBytes; ++at) {
+    DeviceBlocks::Block* const block = blocks[at];
+    bytes += block->bytes;
+    lot.blocks.push_back(block);
+    lot.ranges.push_back({block->address, block->bytes, block->context->context});
+  }
+  return lot;
+}
+
 CUresult Parking::bring_back() {
-  CUresult result = CUDA_SUCCESS;
+  std::vector<DeviceBlocks::Block*> returning;
   executor_.blocks().for_each([&](DeviceBlocks::Block* block) {
-    if (result != CUDA_SUCCESS || block->physical != 0) return;
-    result = executor_.blocks().restore_memory(block);
-    if (result != CUDA_SUCCESS) return;
-    result = store_.load({block->address, block->bytes, block->context->context});
-    executor_.contexts().forget_current();
-    if (result != CUDA_SUCCESS)
-      executor_.blocks().release_memory(block);  // its bytes are not there
+    if (block->physical == 0) returning.push_back(block);
   });
-  if (result != CUDA_SUCCESS) return result;
+  for (size_t at = 0; at < returning.size();) {
+    const Lot lot = lot_of(returning, at);
+    at += lot.blocks.size();
+    const CUresult result = bring_back(lot);
+    if (result != CUDA_SUCCESS) return result;
+  }
   store_.drop();
-  for (uint32_t slot = 0; slot < executor_.assignment().slice_count; ++slot) account(slot, 0);
-  return result;
+  return CUDA_SUCCESS;
+}
+
+// All of the lot or nothing.
+CUresult Parking::bring_back(const Lot& lot) {
+  CUresult result = CUDA_SUCCESS;
+  size_t made = 0;
+  for (; made < lot.blocks.size() && result == CUDA_SUCCESS; ++made)
+    result = executor_.blocks().restore_memory(lot.blocks[made]);
+  if (result == CUDA_SUCCESS) result = store_.load(lot.ranges);
+  executor_.contexts().forget_current();
+  if (result != CUDA_SUCCESS) {  // their bytes are not there
+    for (size_t i = 0; i < made; ++i) executor_.blocks().release_memory(lot.blocks[i]);
+    return result;
+  }
+  store_.drop(lot.ranges);
+  for (const DeviceBlocks::Block* block : lot.blocks)
+    account(block->slot, -static_cast<int64_t>(block->bytes));
+  return CUDA_SUCCESS;
 }
 
 // The slices are the lease's again, but a process that ends may still hold some of the memory.

@@ -12,10 +12,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "session/lane/service.h"
 #include "worker/core/park_line.h"
 #include "worker/cuda/executor/executor.h"
+#include "worker/cuda/memory/device_blocks.h"
 #include "worker/cuda/parking/host_store.h"
 
 namespace tendril::worker::cuda {
@@ -47,10 +49,18 @@ class Parking {
   void park(uint32_t number);
   bool settled(std::string* never);
   bool anything_runs(WorkerContext* context);
-  CUresult leave(uint64_t* bytes);
+  // Blocks that are copied together. Then their memory is free, before the next are copied.
+  static constexpr uint64_t kLotBytes = 256u << 20;
+  struct Lot {
+    std::vector<DeviceBlocks::Block*> blocks;
+    std::vector<HostStore::Range> ranges;
+  };
+  static Lot lot_of(const std::vector<DeviceBlocks::Block*>& blocks, size_t at);
+  CUresult leave(uint32_t number, uint64_t* bytes);
   void return_all(uint32_t number);
   CUresult bring_back();
-  void account(uint32_t slot, uint64_t bytes);
+  CUresult bring_back(const Lot& lot);
+  void account(uint32_t slot, int64_t bytes);
 
   Executor& executor_;
   ParkLine* const line_;
