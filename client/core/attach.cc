@@ -8,6 +8,7 @@
 
 #include "client/common/log.h"
 #include "client/core/lessor.h"
+#include "client/core/progress.h"
 #include "lease/placement.h"
 #include "session/control/attach.h"
 
@@ -39,7 +40,10 @@ Attaching::Attaching(const ApiIdentity& api, const config::Configuration& config
                      Newcomers* newcomers, bool lists_ahead)
     : api_(api), configuration_(configuration), newcomers_(newcomers), lists_ahead_(lists_ahead) {}
 
-base::Status Attaching::begin() { return config::with_hint(configuration_, all()); }
+base::Status Attaching::begin() {
+  const AttachProgress progress;
+  return config::with_hint(configuration_, all());
+}
 
 // If `tendril run` took leases: makes one session for each. Otherwise: takes slices from the
 // servers in order until it holds enough, or a lease from their pool.
@@ -120,7 +124,10 @@ session::ConnectOptions Attaching::connect_options() const {
   session::ConnectOptions options;
   options.token = configuration_.token;
   options.answer_ms = kAnswerMs;
-  options.patience = [](const std::string& line) { log(LogLevel::kWarning, "%s", line.c_str()); };
+  options.patience = [](const std::string& line) {
+    clear_progress();
+    log(LogLevel::kWarning, "%s", line.c_str());
+  };
   options.transport = configuration_.transport;
   options.lessor = command_lessor();
   options.insists_on_sealing = configuration_.insists_on_sealing;
@@ -176,6 +183,7 @@ base::Status Attaching::one(const config::Server& server, uint32_t count) {
 }
 
 base::Status Attaching::attach(Session* session) {
+  const AttachProgress progress;
   base::Result<session::Attached> attached = connect(listed_[session->index], 0);
   return config::with_hint(configuration_,
                            attached.ok() ? open(session, &*attached) : attached.status());
@@ -197,6 +205,9 @@ base::Status Attaching::open(Session* session, session::Attached* attached) {
   session->nccl_versions = attached->reply.nccl_versions;
   session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
                                       attached->bulk.size(), session);
+  if (wire::ProgressPage* const page = g_progress.load(std::memory_order_acquire);
+      page != nullptr && session->lane != nullptr)
+    session->lane->count_into(&page->sent_bytes);
   const int devices = session->lane != nullptr ? newcomers_->greet(session) : -1;
   if (devices < 0) {
     return base::Status(base::Code::kClosed, "GPU server " + session->endpoint +

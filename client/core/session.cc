@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "client/common/log.h"
+#include "client/core/progress.h"
 
 namespace tendril::client::core {
 namespace {
@@ -50,9 +51,12 @@ void Session::tell_lost(const base::Status& why, const char* answer) const {
 
 bool Session::send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
   const Blocked blocked(bytes);
+  upload_begins(bytes);
   const uint64_t begun_ns = base::now_ns();
   const bool sent = lane->send_bulk(transfer, data, bytes);
-  uploads.note(bytes, base::now_ns() - begun_ns);
+  const uint64_t spent_ns = base::now_ns() - begun_ns;
+  uploads.note(bytes, spent_ns);
+  upload_ended(spent_ns);
   return sent;
 }
 

@@ -118,6 +118,9 @@ class Lane {
   // Without them large data travels on the command lane.
   virtual bool has_bulk_channels() const = 0;
   virtual bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) = 0;
+  // From now on what send_bulk has handed over is added here, chunk by chunk. It outlives the lane.
+  // Call it before the first transfer.
+  virtual void count_into(std::atomic<uint64_t>* sent_bytes) = 0;
   // Bulk, worker -> client. Register before committing the call that asks for the data. `wait_bulk`
   // returns when every byte has arrived, or false when the session is lost. It also ends the
   // registration.

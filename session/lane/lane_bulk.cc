@@ -312,6 +312,7 @@ bool LaneImpl::send_on_lane(uint64_t transfer, const uint8_t* data, uint64_t beg
     std::memcpy(at, &chunk, sizeof chunk);
     std::memcpy(at + sizeof chunk, data + begin, step);
     commit();
+    striper_.count(step);
     begin += step;
   }
   return true;

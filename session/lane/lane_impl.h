@@ -105,6 +105,7 @@ class LaneImpl final : public Lane {
     return next_transfer_.fetch_add(1, std::memory_order_relaxed);
   }
   bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) override;
+  void count_into(std::atomic<uint64_t>* sent_bytes) override { striper_.count_into(sent_bytes); }
   void expect_bulk(uint64_t transfer, void* into, uint64_t bytes) override;
   bool wait_bulk(uint64_t transfer) override;
   void expect_bulk_async(uint64_t transfer, void* into, uint64_t bytes) override;

@@ -73,9 +73,12 @@ void Striper::work(Job* job, bool caller) {
   for (;;) {
     uint64_t offset = job->at.fetch_add(job->plan.chunk_bytes, std::memory_order_relaxed);
     if (offset >= job->end || job->failed.load(std::memory_order_relaxed)) return;
-    Status sent =
-        send_chunk(*job, offset, std::min(job->plan.chunk_bytes, job->end - offset), caller);
-    if (sent.ok()) continue;
+    const uint64_t bytes = std::min(job->plan.chunk_bytes, job->end - offset);
+    Status sent = send_chunk(*job, offset, bytes, caller);
+    if (sent.ok()) {
+      count(bytes);
+      continue;
+    }
     Locked locked(job->failure_lock);
     if (!job->failed.load(std::memory_order_relaxed)) job->failure = sent;
     job->failed.store(true, std::memory_order_release);

@@ -35,6 +35,11 @@ class Striper {
   void when_stuck(void* argument, void (*call)(void*)) {
     stuck_argument_ = argument, stuck_ = call;
   }
+  // Whoever wants to know how far it is: each chunk is added here when it was sent.
+  void count_into(std::atomic<uint64_t>* sent_bytes) { sent_bytes_ = sent_bytes; }
+  void count(uint64_t bytes) {
+    if (sent_bytes_ != nullptr) sent_bytes_->fetch_add(bytes, std::memory_order_relaxed);
+  }
   size_t channels() const { return lines_.size(); }
 
   // Sends data[begin, end) as chunks of `transfer`. A chunk's offset is shift + position. Returns
@@ -68,6 +73,7 @@ class Striper {
   void help();
 
   std::vector<std::unique_ptr<Line>> lines_;
+  std::atomic<uint64_t>* sent_bytes_ = nullptr;
   void* stuck_argument_ = nullptr;
   void (*stuck_)(void*) = nullptr;
   std::atomic<uint32_t> rotate_{0};
