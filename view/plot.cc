@@ -35,7 +35,8 @@ constexpr char kPageStyle[] =
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;"
     "max-width:60em;padding:0 1em}table{border-collapse:collapse;font-variant-numeric:"
     "tabular-nums}th,td{padding:.25em .7em;text-align:right;border-bottom:1px solid #8886}"
-    "th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}"
+    "td+td{white-space:nowrap}"
+    "th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;min-width:9em}"
     ".wide{overflow-x:auto}svg{max-width:100%;height:auto}"
     "@media print{body{margin:0;max-width:none}svg,tr{break-inside:avoid}}";
 
@@ -206,13 +207,21 @@ std::string line_svg(const LinePlot& plot) {
 }
 
 std::string bar_svg(const BarPlot& plot) {
-  std::string svg = begin_svg(plot.title, kTop + kBarHeight * double(plot.bars.size()) + 8);
-  double most = 0;
-  for (const Bar& bar : plot.bars) most = std::max(most, bar.length);
+  double most = 0, lines = 0;
+  for (const Bar& bar : plot.bars) {
+    most = std::max(most, bar.length);
+    lines += bar.heading.empty() ? 1 : 2;
+  }
+  std::string svg = begin_svg(plot.title, kTop + kBarHeight * lines + 8);
   if (most <= 0) most = 1;
   double y = kTop;
   for (const Bar& bar : plot.bars) {
     const double width = kBarRoom * std::max(0.0, bar.length) / most;
+    if (!bar.heading.empty()) {
+      svg +=
+          format("<text x=\"0\" y=\"%.0f\">", y + 18) + escaped_html(bar.heading, 80) + "</text>\n";
+      y += kBarHeight;
+    }
     svg += format("<text x=\"0\" y=\"%.0f\">", y + 14) + escaped_html(bar.name, kNameBytes) +
            "</text>";
     svg += format("<rect class=\"bar\" x=\"%.0f\" y=\"%.0f\" width=\"%.1f\" height=\"18\"/>",

@@ -39,7 +39,8 @@ inline constexpr size_t kMostLines = 6;
 struct Bar {
   std::string name, text;  // the text stands behind the bar
   double length = 0;
-  double inner = -1;  // a part of it, drawn darker; negative: none
+  double inner = -1;         // a part of it, drawn darker; negative: none
+  std::string heading = {};  // a line above the bar; empty: none
 };
 struct BarPlot {
   std::string title;
