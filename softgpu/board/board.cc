@@ -340,6 +340,7 @@ DeviceView Board::view(int device) {
     record.running_since_ns = now;
   }
   DeviceView view;
+  view.now_ns = now;
   view.memory_bytes = record.memory_bytes;
   view.busy_ns = record.busy_ns;
   view.utilization_percent = busy_percent(record.window, now);

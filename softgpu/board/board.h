@@ -26,6 +26,7 @@ struct ProcessView {
 };
 
 struct DeviceView {
+  int64_t now_ns = 0;  // on the clock of busy time
   uint64_t memory_bytes = 0;
   int64_t busy_ns = 0;
   unsigned utilization_percent = 0;  // of the last second

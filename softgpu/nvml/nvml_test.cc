@@ -117,6 +117,29 @@ TEST_F(Nvml, ShowsMemoryAndProcesses) {
   driver_->discharge(0, 123 << 20);
 }
 
+TEST_F(Nvml, KeepsSamplesOfTheLastSecond) {
+  pass(2000 * kMs, Engine::kTimer);
+  pass(500 * kMs, Engine::kCompute);
+  nvmlValueType_t type = NVML_VALUE_TYPE_DOUBLE;
+  unsigned count = 0;
+  EXPECT_EQ(NVML_SUCCESS,
+            nvmlDeviceGetSamples(first_, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, nullptr));
+  EXPECT_EQ(NVML_VALUE_TYPE_UNSIGNED_INT, type);
+  ASSERT_EQ(16u, count);
+  nvmlSample_t samples[16];
+  EXPECT_EQ(NVML_SUCCESS,
+            nvmlDeviceGetSamples(first_, NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, samples));
+  ASSERT_EQ(16u, count);
+  double sum = 0;
+  for (const nvmlSample_t& sample : samples) sum += sample.sampleValue.uiVal;
+  EXPECT_NEAR(50, sum / 16, 100.0 / 16);  // the time may begin within a sample
+  EXPECT_EQ(NVML_ERROR_NOT_FOUND,
+            nvmlDeviceGetSamples(first_, NVML_GPU_UTILIZATION_SAMPLES, samples[15].timeStamp, &type,
+                                 &count, samples));
+  EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED,
+            nvmlDeviceGetSamples(first_, NVML_ENC_UTILIZATION_SAMPLES, 0, &type, &count, samples));
+}
+
 TEST_F(Nvml, MeasuresBusyTime) {
   pass(3000 * kMs, Engine::kTimer);
   nvmlUtilization_t utilization;

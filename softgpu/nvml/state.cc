@@ -102,6 +102,36 @@ SOFT_NVML(nvmlDeviceGetUtilizationRates)(nvmlDevice_t device, nvmlUtilization_t*
   });
 }
 
+// One sample for each sixteenth of the last second. Other kinds of samples are not kept.
+SOFT_NVML(nvmlDeviceGetSamples)
+(nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long lastSeenTimeStamp,
+ nvmlValueType_t* sampleValType, unsigned int* sampleCount, nvmlSample_t* samples) {
+  return with(device, sampleValType != nullptr ? sampleCount : nullptr, [&](unsigned i) {
+    if (type != NVML_GPU_UTILIZATION_SAMPLES) return NVML_ERROR_NOT_SUPPORTED;
+    *sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
+    const unsigned room = *sampleCount;
+    *sampleCount = kBuckets - 1;
+    if (samples == nullptr) return NVML_SUCCESS;
+    const int64_t current = board().view(static_cast<int>(i)).now_ns / kBucketNs;
+    unsigned given = 0;
+    BoardLock hold(board());
+    const BusyWindow& window = board().data().devices[i].window;
+    for (int64_t bucket = std::max<int64_t>(0, current - (kBuckets - 1)); bucket < current;
+         ++bucket) {
+      const auto end_us = static_cast<unsigned long long>((bucket + 1) * kBucketNs / 1000);
+      if (end_us <= lastSeenTimeStamp || given == room) continue;
+      const size_t at = static_cast<size_t>(bucket) % kBuckets;
+      const int64_t busy_ns = window.bucket[at] == bucket ? window.busy_ns[at] : 0;
+      samples[given] = {};
+      samples[given].timeStamp = end_us;
+      samples[given++].sampleValue.uiVal =
+          std::min(100u, static_cast<unsigned>((busy_ns * 100 + kBucketNs / 2) / kBucketNs));
+    }
+    *sampleCount = given;
+    return given == 0 ? NVML_ERROR_NOT_FOUND : NVML_SUCCESS;
+  });
+}
+
 // One sample per process: its part of the busy time since the last call.
 SOFT_NVML(nvmlDeviceGetProcessUtilization)
 (nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples, unsigned int* count,
