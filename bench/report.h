@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tendril-bench prints: one line, `tendril-bench ` and a flat JSON object of figures with
 // units in their names. A figure that it could not measure is missing, and stderr says why.
-// `tendril bench` (cli/bench.cc) and tools/gpu read it.
+// `tendril bench` (cli/bench/bench.cc) and tools/gpu read it.
 #pragma once
 
 #include <algorithm>

@@ -39,6 +39,7 @@ class CommandLine {
     add_identity();
     add_doctor();
     add_bench();
+    add_observe();
     add_plan();
     add_report();
     add_config();
@@ -145,6 +146,7 @@ class CommandLine {
   void add_join(CLI::App* group);
   void add_doctor();
   void add_bench();
+  void add_observe();
   void add_plan();
   void add_report();
   void add_rest();
@@ -182,6 +184,7 @@ class CommandLine {
   PoolCheckOptions pool_check_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
+  ObserveOptions observe_options_;
   PlanOptions plan_options_;
   ReportOptions report_options_;
   std::string measure_library_, shell_, manual_folder_, known_what_, settings_file_, config_path_;

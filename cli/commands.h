@@ -50,6 +50,7 @@ struct RunOptions : CommonOptions {
   uint32_t local = 0;  // slices of this machine
   bool requeue = false;
   bool verbose = false;
+  bool no_progress = false;
   std::vector<std::string> program;
 };
 
@@ -123,7 +124,7 @@ struct DoctorOptions : CommonOptions {
 };
 
 struct BenchOptions : CommonOptions {
-  std::string native, share;
+  std::string native, share, plot;
   bool quick = false;
   bool endpoints = false;            // only those
   std::vector<std::string> compare;  // two files, or none
@@ -136,6 +137,11 @@ struct PlanOptions {
   bool parked = false;   // the waits of parked leases instead of the ladder
   bool network = false;  // bounds of one program's run on other networks instead
   std::vector<double> gigabits = {1, 10, 25, 100}, delays_us = {20, 100, 1000};
+};
+
+struct ObserveOptions {
+  std::string file, library, keep = "90d", period;
+  bool live = false;
 };
 
 int serve(const ServeOptions& options);
@@ -152,6 +158,7 @@ int doctor(const DoctorOptions& options);
 int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
 int plan_gpus(const PlanOptions& options);
+int observe_gpus(const ObserveOptions& options);
 struct ReportOptions : CommonOptions {
   std::string by = "account", from = "7d", to = "now", format = "table";
 };

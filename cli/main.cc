@@ -291,6 +291,8 @@ void CommandLine::add_run() {
       "Run beside other packed programs at the same time, on a part of the GPU's processors; "
       "for programs that trust each other");
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
+  sub->add_flag("--no-progress", run_options_.no_progress,
+                "No line on the terminal while the program attaches or uploads for long");
   // Works without "--", too: the first word that is no option begins the program.
   sub->prefix_command();
   sub->final_callback([this, sub] {
@@ -520,6 +522,28 @@ void CommandLine::add_bench() {
   sub->add_option("--compare", o.compare, "Only set two reports of --json beside each other")
       ->type_name("BEFORE AFTER")
       ->expected(2);
+  sub->add_option("--plot", o.plot, "Also write a page with plots (HTML, works without network)")
+      ->type_name("FILE");
+}
+
+void CommandLine::add_observe() {
+  CLI::App* const sub = command(
+      "observe",
+      "On a machine with GPUs and without Tendril: record who uses them, each minute; no root",
+      [this] { return observe_gpus(observe_options_); });
+  ObserveOptions& o = observe_options_;
+  sub->add_option("file", o.file,
+                  "Where to record (default: observed.db in this user's state; with --live: "
+                  "nowhere); 'tendril plan' reads it")
+      ->type_name("FILE");
+  sub->add_flag("--live", o.live, "Draw what each GPU does, every second; q ends it");
+  sub->add_option("--for", o.period, "End after this time (default: never)")->type_name("TIME");
+  sub->add_option("--keep", o.keep, "Forget what is older; 0: keep all")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  sub->add_option("--library", o.library,
+                  "NVIDIA's monitoring library (default: the system's libnvidia-ml.so.1)")
+      ->type_name("LIBRARY");
 }
 
 void CommandLine::add_plan() {

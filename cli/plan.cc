@@ -2,10 +2,13 @@
 // `tendril plan`: reads records of a cluster and says how many GPUs would have done the same work.
 #include <stdio.h>
 
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "config/quantity.h"
 #include "config/text.h"
+#include "observe/record_file.h"
 #include "plan/network.h"
 #include "plan/page.h"
 #include "plan/parked_replay.h"
@@ -32,6 +35,32 @@ base::Status read_plan_options(const PlanOptions& options, plan::LadderOptions* 
     return base::Status(base::Code::kInvalid, "--assume-active: " + active.status().message());
   ladder->assumed_active = static_cast<double>(active.value()) / config::kWholeGpu;
   return {};
+}
+
+// Rows of `tendril observe`, or a text.
+base::Status add_file(const std::string& file, plan::RecordReader* reader) {
+  base::Status status;
+  if (observe::is_record_file(file)) {
+    status = observe::read_record_file(file, [reader](const observe::RecordRow& row) {
+      const std::string job = row.job.empty() || row.container.empty()
+                                  ? row.job + row.container
+                                  : row.job + " in " + row.container;
+      plan::UseRow use;
+      use.at_s = row.at_s;
+      use.server = row.server;
+      use.gpu = row.gpu;
+      use.user = row.user;
+      use.job = job;
+      if (row.busy_millionths >= 0) use.busy = static_cast<double>(row.busy_millionths) / 1e6;
+      use.memory_bytes = static_cast<uint64_t>(std::max<int64_t>(0, row.memory_bytes));
+      return reader->add_row(use);
+    });
+  } else {
+    const auto text = config::read_file(file, kRecordBytesMax);
+    if (!text.ok()) return text.status();
+    status = reader->add(text.value());
+  }
+  return status.ok() ? status : base::Status(status.code(), file + ": " + status.message());
 }
 
 constexpr double kWakeLimit_s = 3;
@@ -81,10 +110,8 @@ int plan_gpus(const PlanOptions& options) {
     return complain(kUsage, status);
   plan::RecordReader reader;
   for (const std::string& file : options.files) {
-    const auto text = config::read_file(file, kRecordBytesMax);
-    if (!text.ok()) return complain(kFailed, text.status());
-    if (const base::Status status = reader.add(text.value()); !status.ok())
-      return complain(kFailed, file + ": " + status.message());
+    if (const base::Status status = add_file(file, &reader); !status.ok())
+      return complain(kFailed, status);
   }
   const auto records = reader.finish();
   if (!records.ok()) return complain(kFailed, records.status());

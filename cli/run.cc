@@ -30,10 +30,12 @@
 #include "cli/local/local_server.h"
 #include "cli/notices.h"
 #include "cli/pool/events.h"
+#include "cli/progress/progress.h"
 #include "cli/queueing.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
 #include "config/quantity.h"
+#include "view/text.h"
 
 namespace tendril::cli {
 namespace {
@@ -47,7 +49,7 @@ struct Held {
 };
 
 void set_variables(const RunOptions& options, const std::string& client, const Held& held,
-                   uint32_t restarts) {
+                   uint32_t restarts, const std::string& progress) {
   std::vector<session::Endpoint> endpoints;
   for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
@@ -64,6 +66,10 @@ void set_variables(const RunOptions& options, const std::string& client, const H
         "TENDRIL_WAIT"}) {
     unsetenv(name);
   }
+  if (progress.empty())
+    unsetenv("TENDRIL_PROGRESS");
+  else
+    setenv("TENDRIL_PROGRESS", progress.c_str(), 1);
   if (held.requeues) setenv("TENDRIL_RESTART_COUNT", std::to_string(restarts).c_str(), 1);
   if (!options.token_file.empty()) {
     char absolute[PATH_MAX];
@@ -71,6 +77,13 @@ void set_variables(const RunOptions& options, const std::string& client, const H
     setenv("TENDRIL_TOKEN_FILE", known ? absolute : options.token_file.c_str(), 1);
     unsetenv("TENDRIL_TOKEN");
   }
+}
+
+// "gpu1", "gpu1 and 3 more servers"
+std::string places_of(const Held& held) {
+  const size_t more = held.leases.size() - 1;
+  return held.leases.front().endpoint.text +
+         (more == 0 ? "" : " and " + view::counted(more, "more server"));
 }
 
 // Runs in the child. Reports through `report` why the program did not start.
@@ -100,19 +113,19 @@ void pass_signal_on(int signals, pid_t child) {
 }
 
 // What one connection that holds leases has to say. False: it has ended.
-bool hear(session::Control* control, Notices* notices, const Events& events) {
+bool hear(session::Control* control, Notices* notices, const Events& events, Progress* progress) {
   for (;;) {
     auto notice = control->notice(0);
     if (!notice.ok()) return notice.status().code() == base::Code::kTimeout;
     const std::string line = notices->heard(*notice, base::now_ns());
     if (line.empty()) continue;
-    fprintf(stderr, "tendril: %s\n", line.c_str());
+    progress->say("tendril: " + line);
     events.tell(*notice);
   }
 }
 
 int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices,
-             const Events& events, Standing* standing) {
+             const Events& events, Standing* standing, Progress* progress) {
   std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
   for (const TakenLease& lease : held.leases) waits.push_back({lease.control->fd(), POLLIN, 0});
   for (;;) {
@@ -129,13 +142,11 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
       const TakenLease& lease = held.leases[i - 2];
-      if (hear(lease.control.get(), notices, events)) continue;
+      if (hear(lease.control.get(), notices, events, progress)) continue;
       waits[i].fd = -1;
       if (notices->has_ended()) continue;
-      fprintf(stderr,
-              "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
-              "lost\n",
-              lease.endpoint.text.c_str());
+      progress->say("tendril: the server " + lease.endpoint.text +
+                    " ended the lease or is gone; the program's GPUs there are lost");
       events.tell_lost(lease.endpoint.text);
       if (held.requeues) notices->requeue(base::now_ns());
     }
@@ -149,7 +160,7 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
 }
 
 int run_program(const RunOptions& options, const Held& held, Notices* notices, const Events& events,
-                Standing* standing) {
+                Standing* standing, Progress* progress) {
   sigset_t passed_on, before;
   sigemptyset(&passed_on);
   for (const int number : kPassedOn) sigaddset(&passed_on, number);
@@ -171,7 +182,10 @@ int run_program(const RunOptions& options, const Held& held, Notices* notices, c
                     "cannot run '" + options.program[0] + "': " + strerror(error));
   }
   const base::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices, events, standing);
+  progress->start(places_of(held));
+  const int status =
+      wait_for(child, pidfd.get(), signals.get(), held, notices, events, standing, progress);
+  progress->stop();
   // Whoever waits in a queue again must hear Ctrl-C. What came meanwhile was for the program.
   signalfd_siginfo ignored;
   while (read(signals.get(), &ignored, sizeof ignored) == sizeof ignored) {
@@ -309,12 +323,13 @@ int run(const RunOptions& options) {
     if (!held.ok()) return complain(kNoLease, held.status());
     if (options.verbose) describe(held->leases);
     if (asking->request.wish.restarts == 0) warn_of_turns(*held);
-    set_variables(options, *client, *held, asking->request.wish.restarts);
+    Progress progress(!options.no_progress && terminal_shows_progress());
+    set_variables(options, *client, *held, asking->request.wish.restarts, progress.address());
     Notices notices(asking->signal);
     std::vector<session::Endpoint> servers = asked->servers.endpoints;
     for (const TakenLease& lease : held->leases) servers.push_back(lease.endpoint);
     Standing standing(options, std::move(servers));
-    const int status = run_program(options, *held, &notices, events, &standing);
+    const int status = run_program(options, *held, &notices, events, &standing, &progress);
     // Release explicitly instead of just closing the connection. Then a command that follows
     // directly is served.
     for (const TakenLease& lease : held->leases) {

@@ -69,7 +69,16 @@ class JobMaker {
     job->share_millionths = pool::kWholeGpu;
     if (options_.step == Step::kWhole) return;
     job->share_millionths = holder.share_millionths;
-    if (holder.samples.empty()) return;
+    if (holder.samples.empty()) {
+      if (options_.step == Step::kLent && holder.mean_busy >= 0) {
+        job->share_millionths = share_for(holder.mean_busy);
+        // What is not known may be all of it.
+        job->memory_bytes = holder.most_memory_bytes == 0
+                                ? options_.card_bytes
+                                : std::min(holder.most_memory_bytes, options_.card_bytes);
+      }
+      return;
+    }
     job->memory_bytes = std::clamp<uint64_t>(holder.peak_memory_bytes(), 1, options_.card_bytes);
     job->share_millionths = options_.step == Step::kSlices
                                 ? share_for(busy_quantile(holder, 0.95))

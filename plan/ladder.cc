@@ -59,7 +59,8 @@ Rung climb_one(const Records& records, const LadderOptions& options, Step step,
                uint64_t card_bytes) {
   Rung rung;
   rung.step = step;
-  rung.card_bytes = step == Step::kWhole || !records.measured ? 0 : card_bytes;
+  const bool by_means = records.accounted && step == Step::kLent;
+  rung.card_bytes = step != Step::kWhole && (records.measured || by_means) ? card_bytes : 0;
   JobOptions wanted;
   wanted.step = step;
   wanted.card_bytes = card_bytes;
@@ -86,6 +87,8 @@ Rung climb_one(const Records& records, const LadderOptions& options, Step step,
   settings.lends = step != Step::kSlices;
   settings.limit_s = options.limit_s;
   search_gpus(records, jobs, settings, &rung);
+  if (by_means && !records.measured)
+    rung.note = "each job by its mean; nobody knows when in its time it worked";
   if (!rung.reached) rung.note = "no number of GPUs keeps the wait within the limit";
   return rung;
 }
@@ -95,7 +98,7 @@ Rung climb_one(const Records& records, const LadderOptions& options, Step step,
 std::vector<Rung> climb(const Records& records, const LadderOptions& options) {
   std::vector<Rung> ladder;
   for (const Step step : kSteps) {
-    if (!records.measured && step == Step::kLent) {
+    if (!records.measured && !records.accounted && step == Step::kLent) {
       Rung rung = ladder.back();
       rung.step = step;
       rung.note = "as slices: the records know no memory, and a slice keeps its part of it";

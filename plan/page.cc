@@ -144,7 +144,8 @@ std::string report_html(const Report& report) {
   for (const std::string& note : ladder_notes(report))
     body += "<li>" + escaped_html(note) + "</li>\n";
   body += "</ul>\n";
-  if (report.measured) body += "<h2>Most held and idle</h2>\n" + html_table(user_cells(report));
+  if (report.measured || report.accounted)
+    body += "<h2>Most held and idle</h2>\n" + html_table(user_cells(report));
   body += "<p>From";
   for (const std::string& file : report.files) body += " " + escaped_html(file);
   return html_page("GPUs for the same work", body + "</p>\n");

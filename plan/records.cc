@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/prometheus.h"
 #include "pool/placement/request.h"
 #include "pool/replay/table.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kMostBytes = 1e15;  // of a GPU's memory
 constexpr uint64_t kMilliOfGpu = 1000;
+constexpr char kNameless[] = "(not named)";
 
 bool has_column(const std::vector<std::string_view>& columns, const char* name) {
   return std::find(columns.begin(), columns.end(), name) != columns.end();
@@ -50,7 +52,7 @@ int64_t step_of(const std::vector<Holder>& holders) {
 }  // namespace
 
 uint64_t Holder::peak_memory_bytes() const {
-  uint64_t peak = 0;
+  uint64_t peak = most_memory_bytes;
   for (const Sample& sample : samples) peak = std::max(peak, sample.memory_bytes);
   return peak;
 }
@@ -59,6 +61,9 @@ Status RecordReader::add(std::string_view text) {
   constexpr std::string_view kGzip = "\x1f\x8b";
   if (text.substr(0, kGzip.size()) == kGzip)
     return Status(Code::kInvalid, "it is compressed; unpack it first: tar xzf, or gunzip");
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string_view::npos && text[begin] == '{') return add_prometheus(text);
+  if (is_slurm(text)) return add_slurm(text);
   const std::vector<std::string_view> columns = pool::table_columns(text);
   if (has_column(columns, "time_s") && has_column(columns, "utilisation_percent"))
     return add_records(text);
@@ -68,8 +73,9 @@ Status RecordReader::add(std::string_view text) {
     return add_requests(text);
   return Status(Code::kInvalid,
                 "its first line names no columns that are known; expected records (time_s, gpu, "
-                "utilisation_percent, memory_bytes), pods (timestamp_anon, value, container_ip) or "
-                "requests (num_gpu, gpu_milli, creation_time, deletion_time)");
+                "utilisation_percent, memory_bytes), pods (timestamp_anon, value, container_ip), "
+                "requests (num_gpu, gpu_milli, creation_time, deletion_time), jobs of Slurm "
+                "(JobID|Start|End|AllocTRES) or an answer of Prometheus");
 }
 
 uint32_t RecordReader::holder(const std::string& name, const std::string& user) {
@@ -85,23 +91,122 @@ uint32_t RecordReader::holder(const std::string& name, const std::string& user) 
   return number;
 }
 
+Status RecordReader::add_row(const UseRow& row) {
+  const auto refuse = [](const char* why) { return Status(Code::kInvalid, why); };
+  if (++rows_read_ > kMostRows) return refuse("too many rows");
+  if (row.at_s < 0 || row.at_s > static_cast<int64_t>(kMostTime_s) || row.busy > 1)
+    return refuse("a row has a time or a utilisation that cannot be");
+  if (row.user.empty() && row.job.empty()) return {};  // nobody holds it
+  const auto cut = [](std::string_view name) {
+    return std::string(name.substr(0, kMostNameBytes));
+  };
+  const std::string user = cut(row.user), job = cut(row.job);
+  Row one;
+  one.sample = {row.at_s, static_cast<float>(std::max(0.0, row.busy)), row.busy >= 0,
+                row.memory_bytes};
+  one.holder = holder(cut(row.server) + "/" + cut(row.gpu) + "/" + user + "/" + job,
+                      user.empty() ? job : user);
+  if (one.holder == kMostHolders) return refuse("too many programs");
+  if (holders_[one.holder].job.empty()) holders_[one.holder].job = job;
+  rows_.push_back(one);
+  return {};
+}
+
 Status RecordReader::add_records(std::string_view text) {
   return pool::read_table(text, [this](TableLine& line) {
-    if (++rows_read_ > kMostRows) return line.refuse("too many rows");
-    Row row;
-    row.sample.at_s = static_cast<int64_t>(line.number("time_s", kMostTime_s));
-    row.sample.busy = static_cast<float>(line.decimal("utilisation_percent", 100) / 100);
-    row.sample.busy_known = true;
-    row.sample.memory_bytes = static_cast<uint64_t>(line.decimal("memory_bytes", kMostBytes));
-    const std::string user(line.text("user").substr(0, kMostNameBytes));
-    const std::string job(line.text("job").substr(0, kMostNameBytes));
+    UseRow row;
+    row.at_s = static_cast<int64_t>(line.number("time_s", kMostTime_s));
+    row.busy = line.decimal("utilisation_percent", 100) / 100;
+    row.memory_bytes = static_cast<uint64_t>(line.decimal("memory_bytes", kMostBytes));
     const std::string gpu = name_in(line, "gpu");
-    if (user.empty() && job.empty()) return;  // nobody holds it
-    const std::string server(line.text("server").substr(0, kMostNameBytes));
-    row.holder = holder(server + "/" + gpu + "/" + user + "/" + job, user.empty() ? job : user);
-    if (row.holder == kMostHolders) return line.refuse("too many programs");
-    rows_.push_back(row);
+    if (!line.status()) return;
+    row.gpu = gpu;
+    row.server = line.text("server");
+    row.user = line.text("user");
+    row.job = line.text("job");
+    const Status added = add_row(row);
+    if (!added.ok()) line.refuse(added.message());
   });
+}
+
+Status RecordReader::add_prometheus(std::string_view text) {
+  constexpr double kMib = 1024.0 * 1024;
+  return read_prometheus(text, [this](const DcgmSeries& series, int64_t at_s, double value) {
+    UseRow row;
+    row.at_s = at_s;
+    row.server = series.server;
+    row.gpu = series.gpu;
+    row.user = series.user;
+    row.job = series.job;
+    const bool nameless = series.user.empty() && series.job.empty();
+    if (nameless) row.user = kNameless;
+    if (series.kind == DcgmSeries::Kind::kMemoryMib)
+      row.memory_bytes = static_cast<uint64_t>(value * kMib);
+    else
+      row.busy = series.kind == DcgmSeries::Kind::kBusyPart ? value : value / 100;
+    const Status added = add_row(row);
+    if (added.ok() && nameless) nameless_.insert(rows_.back().holder);
+    named_ = named_ || !nameless;
+    return added;
+  });
+}
+
+Status RecordReader::add_slurm(std::string_view text) {
+  auto jobs = read_slurm(text);
+  if (!jobs.ok()) return jobs.status();
+  for (SlurmJob& job : *jobs) {
+    if (++rows_read_ > kMostRows) return Status(Code::kInvalid, "too many rows");
+    if (job.gpus == 0 || job.to_s <= job.from_s) continue;
+    slurm_.push_back(std::move(job));
+  }
+  return {};
+}
+
+// A GPU that does nothing and whose memory is empty is nobody's. If other GPUs have names, all
+// without one are nobody's.
+void RecordReader::judge_nameless() {
+  constexpr uint64_t kEmpty_bytes = 1'000'000'000;  // more than a driver keeps for itself
+  if (nameless_.empty()) return;
+  for (const uint32_t number : nameless_) {
+    std::vector<Sample>& samples = holders_[number].samples;
+    const auto is_nobodys = [this](const Sample& sample) {
+      return named_ || (sample.busy == 0 && sample.memory_bytes < kEmpty_bytes);
+    };
+    samples.erase(std::remove_if(samples.begin(), samples.end(), is_nobodys), samples.end());
+  }
+  std::vector<Holder> kept;
+  for (uint32_t i = 0; i < holders_.size(); ++i)
+    if (nameless_.count(i) == 0 || !holders_[i].samples.empty())
+      kept.push_back(std::move(holders_[i]));
+  holders_ = std::move(kept);
+}
+
+Status RecordReader::join_slurm() {
+  std::map<std::string, const SlurmJob*> jobs;
+  for (const SlurmJob& job : slurm_) jobs[job.id] = &job;
+  bool measured = false;
+  for (Holder& holder : holders_) {
+    measured = measured || !holder.samples.empty();
+    const auto found = jobs.find(holder.job);
+    if (found != jobs.end() && !found->second->user.empty()) holder.user = found->second->user;
+  }
+  if (measured) return {};
+  for (const SlurmJob& job : slurm_) {
+    Holder one;
+    one.name = job.id;
+    one.user = job.user;
+    one.from_s = job.ready_s;
+    one.to_s = job.ready_s + (job.to_s - job.from_s);
+    one.mean_busy = job.mean_busy;
+    one.most_memory_bytes = job.memory_bytes;
+    // A request of the engine has a bound; a larger job is several that come at once.
+    for (uint32_t left = job.gpus; left > 0; left -= one.gpus) {
+      if (holders_.size() == kMostHolders) return Status(Code::kInvalid, "too many jobs");
+      one.gpus = std::min(left, pool::kMostSlices);
+      holders_.push_back(one);
+    }
+  }
+  return {};
 }
 
 Status RecordReader::add_pods(std::string_view text) {
@@ -178,10 +283,14 @@ void RecordReader::merge_rows() {
 
 base::Result<Records> RecordReader::finish() {
   merge_rows();
+  judge_nameless();
+  const Status joined = join_slurm();
+  if (!joined.ok()) return joined;
   Records records;
   records.rows = rows_read_;
   records.step_s = step_of(holders_);
   for (Holder& holder : holders_) {
+    records.accounted = records.accounted || holder.mean_busy >= 0;
     if (!holder.samples.empty()) {
       records.measured = true;
       holder.from_s = holder.samples.front().at_s;

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "plan/slurm.h"
 
 namespace tendril::plan {
 
@@ -32,10 +34,13 @@ struct Sample {
 // A program, pod or job that had GPUs.
 struct Holder {
   std::string name, user;
+  std::string job;  // of a batch system; empty: none is known
   int64_t from_s = 0, to_s = 0;
   uint32_t gpus = 1;
   uint32_t share_millionths = 1'000'000;  // what it asked for, of each GPU
-  std::vector<Sample> samples;            // by time; none: nobody measured
+  std::vector<Sample> samples;            // by time; none: nobody measured each moment
+  double mean_busy = -1;           // without samples: of all its time; negative: not known either
+  uint64_t most_memory_bytes = 0;  // the same, of each GPU
 
   uint64_t peak_memory_bytes() const;
 };
@@ -43,9 +48,18 @@ struct Holder {
 struct Records {
   std::vector<Holder> holders;  // by start, then name
   bool measured = false;        // there are samples
+  bool accounted = false;       // no samples, but means
   int64_t step_s = 0;           // between two samples
   int64_t from_s = 0, to_s = 0;
   size_t rows = 0;
+};
+
+// What a program did on a GPU in a step.
+struct UseRow {
+  int64_t at_s = 0;
+  std::string_view server, gpu, user, job;
+  double busy = -1;  // part of the GPU's time, 0 to 1
+  uint64_t memory_bytes = 0;
 };
 
 class RecordReader {
@@ -58,8 +72,12 @@ class RecordReader {
   // * a table of requests ("openb" of 2023): name, num_gpu, gpu_milli, creation_time,
   // deletion_time;
   //   optional scheduled_time
-  // An error names the line and what is expected.
+  // * what Prometheus answers of NVIDIA's exporter (prometheus.h)
+  // * what Slurm accounts of jobs (slurm.h)
+  // An error names the line, or series and value, and what is expected.
   base::Status add(std::string_view text);
+  // A row of records. `user` and `job` empty: nobody holds the GPU. A negative `busy` is unknown.
+  base::Status add_row(const UseRow& row);
   // All files together. kInvalid: nobody held a GPU.
   base::Result<Records> finish();
 
@@ -72,6 +90,12 @@ class RecordReader {
   base::Status add_records(std::string_view text);
   base::Status add_pods(std::string_view text);
   base::Status add_requests(std::string_view text);
+  base::Status add_prometheus(std::string_view text);
+  base::Status add_slurm(std::string_view text);
+  // What exporters tell without saying who holds the GPU.
+  void judge_nameless();
+  // Jobs of Slurm name those who were measured, or are holders themselves.
+  base::Status join_slurm();
   // The number of a holder; kMostHolders if there are too many.
   uint32_t holder(const std::string& name, const std::string& user);
   void merge_rows();
@@ -79,6 +103,9 @@ class RecordReader {
   std::map<std::string, uint32_t, std::less<>> numbers_;
   std::vector<Holder> holders_;
   std::vector<Row> rows_;
+  std::set<uint32_t> nameless_;  // holders that exist because a GPU is there
+  bool named_ = false;           // an exporter says of other GPUs who holds them
+  std::vector<SlurmJob> slurm_;
   size_t rows_read_ = 0;
 };
 

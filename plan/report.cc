@@ -70,6 +70,7 @@ Json user_json(const UserUse& user) {
   Json json = {{"user", user.user},
                {"holders", user.holders},
                {"held_gpu_s", user.held_gpu_s},
+               {"known_gpu_s", user.known_gpu_s},
                {"busy_gpu_s", user.busy_gpu_s},
                {"idle_gpu_s", user.idle_gpu_s},
                {"never_used_gpu_s", user.never_gpu_s}};
@@ -89,6 +90,7 @@ Report report_on(const Records& records, const LadderOptions& options,
   report.rows = records.rows;
   report.holders = records.holders.size();
   report.measured = records.measured;
+  report.accounted = records.accounted;
   report.from_s = records.from_s;
   report.to_s = records.to_s;
   report.step_s = records.step_s;
@@ -107,7 +109,17 @@ std::vector<std::string> summary_sentences(const Report& report) {
   if (!report.measured) {
     lines.push_back(formatted("They asked for %.1f GPUs at once on average, and for %.1f at most.",
                               use.mean_held_gpus, use.most_held_gpus));
-    lines.push_back("Nobody measured what they did with them.");
+    if (!report.accounted) {
+      lines.push_back("Nobody measured what they did with them.");
+      return lines;
+    }
+    lines.push_back(
+        formatted("Of %s GPU hours it is accounted what the jobs did: %s were work, %s.",
+                  hours_text(use.all.known_gpu_s).c_str(), hours_text(use.all.busy_gpu_s).c_str(),
+                  percent_of(use.all.busy_gpu_s, use.all.known_gpu_s).c_str()));
+    lines.push_back(
+        formatted("%zu jobs never used their GPUs, or under %.1f %% of their time: %s GPU hours.",
+                  use.never_used, 100 * kHardly, hours_text(use.all.never_gpu_s).c_str()));
     return lines;
   }
   lines.push_back(formatted(
@@ -154,9 +166,9 @@ Cells user_cells(const Report& report) {
   for (const UserUse& user : report.use.users) {
     if (cells.size() > kMostUsers) break;
     cells.push_back({user.user, std::to_string(user.holders), hours_text(user.held_gpu_s),
-                     report.measured ? percent_of(user.busy_gpu_s, user.held_gpu_s) : "-",
+                     percent_of(user.busy_gpu_s, user.known_gpu_s),
                      report.measured ? hours_text(user.idle_gpu_s) : "-",
-                     report.measured ? hours_text(user.never_gpu_s) : "-"});
+                     hours_text(user.never_gpu_s)});
   }
   return cells;
 }
@@ -187,7 +199,7 @@ std::string report_text(const Report& report) {
   for (const std::string& line : summary_sentences(report)) text += line + "\n";
   text += "\n" + view::aligned(ladder_cells(report)) + "\n";
   for (const std::string& note : ladder_notes(report)) text += note + "\n";
-  if (!report.measured) return text;
+  if (!report.measured && !report.accounted) return text;
   Cells users = user_cells(report);
   for (auto& line : users) line.front() = base::printable(line.front(), 40);
   text += "\nMost held and idle:\n" + view::aligned(users);
@@ -195,10 +207,10 @@ std::string report_text(const Report& report) {
 }
 
 std::string report_json(const Report& report) {
-  Json json = {{"files", report.files},     {"rows", report.rows},
-               {"holders", report.holders}, {"measured", report.measured},
-               {"from_s", report.from_s},   {"to_s", report.to_s},
-               {"step_s", report.step_s}};
+  Json json = {{"files", report.files},         {"rows", report.rows},
+               {"holders", report.holders},     {"measured", report.measured},
+               {"accounted", report.accounted}, {"from_s", report.from_s},
+               {"to_s", report.to_s},           {"step_s", report.step_s}};
   const Use& use = report.use;
   json["use"] = {{"mean_held_gpus", use.mean_held_gpus}, {"most_held_gpus", use.most_held_gpus},
                  {"mean_busy_gpus", use.mean_busy_gpus}, {"most_busy_gpus", use.most_busy_gpus},

@@ -14,7 +14,7 @@ namespace tendril::plan {
 struct Report {
   std::vector<std::string> files;
   size_t rows = 0, holders = 0;
-  bool measured = false;
+  bool measured = false, accounted = false;  // as of Records
   int64_t from_s = 0, to_s = 0, step_s = 0;
   Use use;
   LadderOptions options;

@@ -22,7 +22,12 @@ double asked_gpus(const Holder& holder) {
 void add_holder(const Holder& holder, double step_s, UserUse* into) {
   ++into->holders;
   if (holder.samples.empty()) {
-    into->held_gpu_s += asked_gpus(holder) * static_cast<double>(holder.to_s - holder.from_s);
+    const double held_gpu_s = asked_gpus(holder) * static_cast<double>(holder.to_s - holder.from_s);
+    into->held_gpu_s += held_gpu_s;
+    if (holder.mean_busy < 0) return;
+    into->known_gpu_s += held_gpu_s;
+    into->busy_gpu_s += held_gpu_s * holder.mean_busy;
+    if (holder.mean_busy <= kHardly) into->never_gpu_s += held_gpu_s;
     return;
   }
   double held_s = 0;
@@ -34,6 +39,7 @@ void add_holder(const Holder& holder, double step_s, UserUse* into) {
     if (sample.busy == 0) into->idle_gpu_s += step_s;
   }
   into->held_gpu_s += held_s;
+  into->known_gpu_s += held_s;
   into->busy_gpu_s += busy_s;
   if (busy_s <= kHardly * held_s) into->never_gpu_s += held_s;
 }
@@ -99,10 +105,11 @@ Use use_of(const Records& records) {
   for (const Holder& holder : records.holders) {
     UserUse one;
     add_holder(holder, step_s, &one);
-    if (records.measured && one.never_gpu_s > 0) ++use.never_used;
+    if (one.never_gpu_s > 0) ++use.never_used;
     for (UserUse* into : {&users[holder.user], &use.all}) {
       into->holders += 1;
       into->held_gpu_s += one.held_gpu_s;
+      into->known_gpu_s += one.known_gpu_s;
       into->busy_gpu_s += one.busy_gpu_s;
       into->idle_gpu_s += one.idle_gpu_s;
       into->never_gpu_s += one.never_gpu_s;
@@ -116,6 +123,8 @@ Use use_of(const Records& records) {
                    [](const UserUse& left, const UserUse& right) {
                      if (left.idle_gpu_s != right.idle_gpu_s)
                        return left.idle_gpu_s > right.idle_gpu_s;
+                     if (left.never_gpu_s != right.never_gpu_s)
+                       return left.never_gpu_s > right.never_gpu_s;
                      return left.held_gpu_s > right.held_gpu_s;
                    });
   const std::map<int64_t, Moment> moments = moments_of(records);

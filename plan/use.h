@@ -15,6 +15,7 @@ struct UserUse {
   std::string user;
   size_t holders = 0;
   double held_gpu_s = 0;
+  double known_gpu_s = 0;  // of these: it is known what they did
   double busy_gpu_s = 0;
   double idle_gpu_s = 0;   // held while the GPU did nothing of it for a whole sample
   double never_gpu_s = 0;  // of holders whose GPU did nothing in all that time: at most kHardly

@@ -44,7 +44,7 @@ Status make_file(const std::string& path) {
       open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (made.valid() || errno == EEXIST) return Status();
   const Code code = errno == ENOSPC ? Code::kExhausted : Code::kNotFound;
-  return Status(code, "sqlite:" + path + ": the store's file cannot be made: " + strerror(errno) +
+  return Status(code, "sqlite:" + path + ": the file cannot be made: " + strerror(errno) +
                           "; its folder must exist and belong to this user");
 }
 
@@ -52,14 +52,16 @@ Status make_file(const std::string& path) {
 
 SqliteFile::~SqliteFile() { sqlite3_close_v2(database_); }
 
-Status SqliteFile::open(const std::string& path) {
+Status SqliteFile::open(const std::string& path, SqliteUse use) {
   path_ = path;
-  const Status made = make_file(path);
-  if (!made.ok()) return made;
-  const int code = sqlite3_open_v2(
-      path.c_str(), &database_,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
-      nullptr);
+  if (use != SqliteUse::kRead) {
+    const Status made = make_file(path);
+    if (!made.ok()) return made;
+  }
+  const int access =
+      use == SqliteUse::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int code = sqlite3_open_v2(path.c_str(), &database_,
+                                   access | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   if (code != SQLITE_OK) return failure(code);
   struct stat found;
   if (stat(path.c_str(), &found) != 0)
@@ -69,10 +71,12 @@ Status SqliteFile::open(const std::string& path) {
   sqlite3_db_config(database_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(database_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   wait_at_most(Deadline(5000));
+  const Status careful = run("PRAGMA cell_size_check=ON");
+  if (use == SqliteUse::kRead || !careful.ok()) return careful;
   // FULL: each commit waits for the disk.
-  return run(
-      "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cell_size_check=ON;"
-      "PRAGMA journal_size_limit=67108864");
+  return run(use == SqliteUse::kStore ? "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                                        "PRAGMA journal_size_limit=67108864"
+                                      : "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL");
 }
 
 Status SqliteFile::run(const char* text) {
@@ -104,10 +108,7 @@ Status SqliteFile::failure(int code) const {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Status(Code::kInternal,
-                    who + "the file is damaged (" + sqlite3_errstr(code) +
-                        "). Stop the scheduler and keep a copy of the file. Then put a backup in "
-                        "its place, or what `sqlite3 FILE .recover` makes of it, or move it away: "
-                        "an empty store has no policy, queue or accounting, and programs go on");
+                    who + "the file is damaged (" + sqlite3_errstr(code) + "). " + advice_);
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:
@@ -127,9 +128,9 @@ Status SqliteFile::still_there() const {
   struct stat found;
   const bool is_there = stat(path_.c_str(), &found) == 0;
   if (is_there && found.st_dev == device_ && found.st_ino == inode_) return Status();
-  return Status(Code::kInternal,
-                "sqlite:" + path_ + ": the file was " + (is_there ? "replaced" : "taken away") +
-                    " while the scheduler used it; put it back, or restart the scheduler");
+  return Status(Code::kInternal, "sqlite:" + path_ + ": the file was " +
+                                     (is_there ? "replaced" : "taken away") +
+                                     " while it was used; put it back, or start again");
 }
 
 Statement::Statement(SqliteFile& file, const char* text) : file_(file) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to sqlite.cc: SQLite's objects with owners, and its errors as Status. One thread at a
-// time.
+// SQLite's objects with owners, and its errors as Status. For sqlite.cc, and for other files of
+// ours (observe/). One thread at a time.
 #pragma once
 
 #include <sqlite3/sqlite3.h>
@@ -13,15 +13,29 @@
 
 namespace tendril::store {
 
-// An open database. Prepared and set up as the store wants it; knows no tables.
+// What a file is opened for.
+enum class SqliteUse : uint8_t {
+  kStore,    // a journal that lets others read at once; made if it is not there
+  kRecords,  // one file that may be copied elsewhere; made if it is not there
+  kRead,     // it must be there, and is not changed
+};
+
+// What to do about a store's file that is damaged.
+inline constexpr char kStoreAdvice[] =
+    "Stop the scheduler and keep a copy of the file. Then put a backup in its place, or what "
+    "`sqlite3 FILE .recover` makes of it, or move it away: an empty store has no policy, queue or "
+    "accounting, and programs go on";
+
+// An open database. It is set up for its use; knows no tables.
 class SqliteFile {
  public:
-  SqliteFile() = default;
+  // `advice` must outlive it.
+  explicit SqliteFile(const char* advice = kStoreAdvice) : advice_(advice) {}
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
   ~SqliteFile();
 
-  base::Status open(const std::string& path);
+  base::Status open(const std::string& path, SqliteUse use = SqliteUse::kStore);
   // Runs text that has no answer, one statement or several.
   base::Status run(const char* text);
   // SQLite waits until then for other processes that use the file.
@@ -36,6 +50,7 @@ class SqliteFile {
   const std::string& path() const { return path_; }
 
  private:
+  const char* advice_;
   std::string path_;
   sqlite3* database_ = nullptr;
   uint64_t device_ = 0, inode_ = 0;

@@ -32,6 +32,15 @@ std::vector<std::string_view> split_text(std::string_view text, char mark) {
   }
 }
 
+bool read_decimal(std::string_view text, double most, double* value) {
+  const std::string digits(text.substr(0, kMostDigits + 1));
+  const size_t wrong = digits.find_first_not_of("0123456789.eE+-");
+  char* end = nullptr;
+  *value = std::strtod(digits.c_str(), &end);
+  return !digits.empty() && digits.size() <= kMostDigits && wrong == std::string::npos &&
+         *end == '\0' && std::isfinite(*value) && *value >= 0 && *value <= most;
+}
+
 std::vector<std::string_view> table_columns(std::string_view text) {
   return split_text(without_return(text.substr(0, text.find('\n'))), ',');
 }
@@ -62,13 +71,9 @@ uint64_t TableLine::number(std::string_view column, uint64_t most) {
 }
 
 double TableLine::decimal(std::string_view column, double most) {
-  const std::string digits(text(column).substr(0, kMostDigits + 1));
-  const size_t wrong = digits.find_first_not_of("0123456789.eE+-");
-  char* end = nullptr;
-  const double value = std::strtod(digits.c_str(), &end);
-  if (!digits.empty() && digits.size() <= kMostDigits && wrong == std::string::npos &&
-      *end == '\0' && std::isfinite(value) && value >= 0 && value <= most)
-    return value;
+  const std::string_view digits = text(column);
+  double value = 0;
+  if (read_decimal(digits, most, &value)) return value;
   refuse_value(column, digits, std::to_string(static_cast<uint64_t>(most)));
   return 0;
 }

@@ -14,6 +14,8 @@
 namespace tendril::pool {
 
 std::vector<std::string_view> split_text(std::string_view text, char mark);
+// A number from 0 to `most`, with a fraction; the whole text. False: it is something else.
+bool read_decimal(std::string_view text, double most, double* value);
 // The names in the first line.
 std::vector<std::string_view> table_columns(std::string_view text);
 

@@ -18,7 +18,7 @@ import urllib.request
 
 import harness
 from harness import BUILD, PROGRAMS, eventually, tendril
-from pools import Lab, free_port, policy
+from support.pools import Lab, free_port, policy
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MONITOR = BUILD / "lib" / "libtendril-softgpu-nvml.so"

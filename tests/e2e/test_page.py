@@ -10,7 +10,7 @@ import unittest
 import harness
 from harness import Pool, Server, end, eventually, start, tendril
 from support.page_client import OpenApi, PageClient, free_port
-from pools import policy
+from support.pools import policy
 from test_identity import Folders
 
 POLICY = policy() + """

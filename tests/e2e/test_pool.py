@@ -29,7 +29,7 @@ from harness import (
     start,
     tendril,
 )
-from pools import Lab, policy
+from support.pools import Lab, policy
 from test_pool_member import REPORT
 from test_queueing import UNKNOWN
 

@@ -18,7 +18,7 @@ import time
 import unittest
 
 from harness import PROGRAMS, end, eventually, listing, needs_client
-from pools import Etcd, Lab, policy, quietly
+from support.pools import Etcd, Lab, policy, quietly
 
 CYCLES = int(os.environ.get("TENDRIL_POOL_CYCLES", "10"))
 SERVERS = int(os.environ.get("TENDRIL_POOL_SERVERS", "6"))

@@ -23,7 +23,7 @@ from harness import (
     start,
     tendril,
 )
-from pools import quietly
+from support.pools import quietly
 from test_identity import Folders
 
 POLICY = """

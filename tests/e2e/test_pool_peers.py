@@ -7,7 +7,7 @@ import unittest
 
 import harness
 from harness import eventually
-from pools import Lab, policy
+from support.pools import Lab, policy
 from test_several_servers import COPIES, PREPARE
 
 COPY = """

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 from harness import TENDRIL, Pool, clean_environment, eventually, tendril
-from pools import quietly
+from support.pools import quietly
 
 POLICY = """
 [pool]

@@ -9,7 +9,7 @@ import time
 import unittest
 
 from harness import NO_LEASE, PROGRAMS, end, eventually, needs_client, start, tendril
-from pools import Etcd, Lab, quietly
+from support.pools import Etcd, Lab, quietly
 
 QUORUM_S = int(os.environ.get("TENDRIL_POOL_QUORUM_S", "14"))
 

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tendril top: it shows what programs do, in a pipe, on a terminal and as JSON."""
+"""What people see on a terminal: `tendril top`, which shows what programs do, also in a pipe and as
+JSON; and the line of `tendril run` while a program attaches or uploads for over a second, which is
+never in the way of what the program writes."""
 
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 import unittest
 
 import harness
-from harness import PROGRAMS, TENDRIL, Server, clean_environment, eventually, tendril
+from harness import MIB, PROGRAMS, TENDRIL, Server, clean_environment, eventually, tendril
 
 # Says what its own library counted, and waits.
 COUNTED = """
@@ -148,6 +152,128 @@ class Top(unittest.TestCase):
         status, _, err = tendril("top", "--once", "--server", "127.0.0.1:1")
         self.assertEqual(status, 1)
         self.assertIn("127.0.0.1:1", err)
+
+
+CLEAR = "\r\033[K"
+# Attaches, uploads once for long and often for short, works between uploads; says so, now on
+# stdout, then on stderr.
+UPLOADS = """
+import os, sys, time
+from ctypes import CDLL, byref, c_uint64, c_void_p, create_string_buffer
+cuda = CDLL("libcuda.so.1")
+def must(code):
+    assert code == 0, code
+def mark(text):
+    os.write(1 + mark.count % 2, f"MARK {text}\\n".encode())
+    mark.count += 1
+mark.count = 0
+mark("begins")
+context, memory = c_void_p(), c_uint64()
+must(cuda.cuInit(0))
+mark("attached")
+must(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+must(cuda.cuCtxSetCurrent(context))
+must(cuda.cuMemAlloc_v2(byref(memory), 96 << 20))
+data = create_string_buffer(96 << 20)
+must(cuda.cuMemcpyHtoD_v2(memory, data, 96 << 20))
+mark("one upload")
+for turn in range(int(sys.argv[1])):
+    must(cuda.cuMemcpyHtoD_v2(memory, data, 3 << 20))
+    mark(f"piece {turn}")
+must(cuda.cuCtxSynchronize())
+mark("ends")
+"""
+
+
+@harness.needs_plain_client
+@harness.needs_client
+class Progress(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # No worker is ready, and a context takes its time.
+        cls.server = Server(
+            warm=0, memory=512 * MIB, environment={"TENDRIL_SOFTGPU_CONTEXT_MS": "1500"}
+        )
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def command(self, pieces, *options):
+        head = [TENDRIL, "run", "--server", self.server.endpoint, *options, "--"]
+        return [*head, sys.executable, "-c", UPLOADS, str(pieces)]
+
+    def environment(self, **more):
+        return clean_environment(
+            TENDRIL_TRANSPORT="tcp", TENDRIL_LINK="0:60", TERM="xterm", **more
+        )
+
+    def on_a_terminal(self, *words, **more):
+        """What a person sees."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            self.command(*words),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # it controls us
+            env=self.environment(**more),
+        )
+        os.close(theirs)
+        parts = []
+
+        def read():
+            try:
+                while part := os.read(ours, 1 << 16):
+                    parts.append(part)
+            except OSError:
+                pass  # nobody has it open any more
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        self.assertEqual(process.wait(timeout=120), 0, b"".join(parts))
+        reader.join()
+        os.close(ours)
+        return b"".join(parts).decode().replace("\r\n", "\n")
+
+    def test_a_line_comes_and_goes(self):
+        seen = self.on_a_terminal(30, NO_COLOR="1")
+        drawn = re.findall(r"\r\033\[K(tendril: [^\r\n]*)", seen)
+        self.assertTrue(any("attaching to 127.0.0.1" in line for line in drawn), seen)
+        self.assertTrue(
+            any(re.search(r"uploaded \d+ MB of 101 MB, \d+ MB/s, \d s left", x) for x in drawn),
+            seen,
+        )
+        self.assertTrue(any(re.search(r"uploaded \d+ MB, \d+ MB/s$", x) for x in drawn), seen)
+        self.assertLess(max(map(len, drawn)), 80)
+        # What the program writes begins on a line of its own, and nothing is left beside it.
+        marks = list(re.finditer(r"MARK [^\n]*\n", seen))
+        self.assertEqual(len(marks), 34, seen)
+        for mark in marks:
+            before = seen[: mark.start()]
+            self.assertTrue(before == "" or before.endswith(("\n", CLEAR)), repr(before[-90:]))
+        rest = re.sub(r"\r\033\[K(tendril: [^\r\n]*\r\033\[K)+", "", seen).replace(CLEAR, "")
+        self.assertEqual(re.sub(r"MARK [^\n]*\n", "", rest), "", "nothing else is on the terminal")
+        self.assertNotRegex(seen, r"\033\[[0-9;]*m")
+
+    def test_no_terminal_no_line(self):
+        done = subprocess.run(
+            self.command(3),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=self.environment(),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((done.stdout + done.stderr).count("MARK"), 7)
+        self.assertEqual(re.sub(r"MARK [^\n]*\n", "", done.stdout + done.stderr), "")
+
+    def test_it_can_be_left_out(self):
+        seen = self.on_a_terminal(0, "--no-progress")
+        self.assertNotIn("tendril:", seen)
+        self.assertNotIn("\033", seen)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ MAY_INCLUDE = {
         "identity",
     },
     "store": {"base", "config", "http", "identity"},
+    "observe": {"base", "config", "gpu", "store"},
     "daemon": {
         "base",
         "wire",
@@ -84,6 +85,7 @@ MAY_INCLUDE = {
         "view",
         "pool",
         "plan",
+        "observe",
         "gpu",
         "api",
         "access",
@@ -101,6 +103,7 @@ NO_CUDA = (
     "view",
     "pool",
     "plan",
+    "observe",
     "scheduler",
     "dashboard",
     "access",
@@ -124,7 +127,7 @@ PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity", "reception")
-OWNING += ("store", "scheduler", "softnccl", "plan", "dashboard")
+OWNING += ("store", "scheduler", "softnccl", "plan", "observe", "dashboard")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See bench_report.h.
-#include "cli/bench_report.h"
+#include "cli/bench/bench_report.h"
 
 #include <algorithm>
 #include <fstream>

@@ -3,6 +3,7 @@
 // on a native driver, if this machine has one; on bare transports; and through Tendril over TCP and
 // shared memory. `--compare` shows two such reports side by side. The measured program is a
 // separate process that attaches like any other.
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "cli/bench_report.h"
+#include "cli/bench/bench_plot.h"
+#include "cli/bench/bench_report.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
@@ -186,13 +188,24 @@ BenchReport Bench::run() {
   return report_;
 }
 
+// Whether the page that was asked for is there.
+bool write_plot(const std::string& path, const std::string& page) {
+  if (path.empty()) return true;
+  FILE* const file = fopen(path.c_str(), "we");
+  const bool written = file != nullptr && fputs(page.c_str(), file) >= 0;
+  if (file != nullptr && fclose(file) == 0 && written) return true;
+  complain(kFailed, base::errno_status(base::Code::kUnavailable,
+                                       ("cannot write '" + path + "'").c_str(), errno));
+  return false;
+}
+
 int compare(const BenchOptions& options) {
   auto before = read_bench_json(options.compare[0]);
   if (!before.ok()) return complain(kFailed, before.status());
   auto after = read_bench_json(options.compare[1]);
   if (!after.ok()) return complain(kFailed, after.status());
   fputs(bench_comparison(*before, *after).c_str(), stdout);
-  return 0;
+  return write_plot(options.plot, comparison_page(*before, *after)) ? 0 : kFailed;
 }
 
 }  // namespace
@@ -225,8 +238,9 @@ int bench(const BenchOptions& options) {
     const bool alone = options.endpoints && !endpoints.empty();
     fputs((alone ? endpoints : bench_table(report) + "\n" + endpoints).c_str(), stdout);
   }
+  const bool plotted = write_plot(options.plot, bench_page(report));
   const BenchSide* const needed = report.side(options.endpoints ? "endpoints" : "tcp");
-  return needed != nullptr && !needed->figures.empty() ? 0 : kFailed;
+  return plotted && needed != nullptr && !needed->figures.empty() ? 0 : kFailed;
 }
 
 }  // namespace tendril::cli
