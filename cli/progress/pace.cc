@@ -3,6 +3,7 @@
 #include "cli/progress/pace.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -73,10 +74,12 @@ std::string Pace::upload_line(uint64_t now_ns, const ProgressLook& look) {
   const uint64_t sent = look.sent_bytes - streak_sent_;
   const uint64_t left = look.begun_bytes - std::min(look.begun_bytes, look.sent_bytes);
   std::string text = "uploaded " + amount(sent);
-  const bool lasts = static_cast<double>(left) > rate;  // for more than a second
+  // What is begun is the whole, if one call goes on. Of small calls it is always nearly done.
+  const bool lasts = static_cast<double>(left) > rate / 2;
   if (lasts) text += " of " + amount(sent + left);
   text += ", " + amount(static_cast<uint64_t>(rate)) + "/s";
-  if (lasts && rate > 0) text += base::format(", %.0f s left", static_cast<double>(left) / rate);
+  if (lasts && rate > 0)
+    text += base::format(", %.0f s left", std::ceil(static_cast<double>(left) / rate));
   return text;
 }
 

@@ -178,7 +178,7 @@ data = create_string_buffer(96 << 20)
 must(cuda.cuMemcpyHtoD_v2(memory, data, 96 << 20))
 mark("one upload")
 for turn in range(int(sys.argv[1])):
-    must(cuda.cuMemcpyHtoD_v2(memory, data, 3 << 20))
+    must(cuda.cuMemcpyHtoD_v2(memory, data, 4 << 20))
     mark(f"piece {turn}")
 must(cuda.cuCtxSynchronize())
 mark("ends")
@@ -190,9 +190,12 @@ mark("ends")
 class Progress(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # No worker is ready, and a context takes its time.
+        # No worker is ready, a context takes its time, and 40 MB/s reach the device.
+        knobs = {"CONTEXT_MS": "1500", "MODE": "paced", "LINK_GBS": "0.04"}
         cls.server = Server(
-            warm=0, memory=512 * MIB, environment={"TENDRIL_SOFTGPU_CONTEXT_MS": "1500"}
+            warm=0,
+            memory=512 * MIB,
+            environment={"TENDRIL_SOFTGPU_" + name: value for name, value in knobs.items()},
         )
 
     @classmethod
@@ -204,9 +207,7 @@ class Progress(unittest.TestCase):
         return [*head, sys.executable, "-c", UPLOADS, str(pieces)]
 
     def environment(self, **more):
-        return clean_environment(
-            TENDRIL_TRANSPORT="tcp", TENDRIL_LINK="0:60", TERM="xterm", **more
-        )
+        return clean_environment(TENDRIL_TRANSPORT="tcp", TERM="xterm", **more)
 
     def on_a_terminal(self, *words, **more):
         """What a person sees."""
@@ -238,18 +239,18 @@ class Progress(unittest.TestCase):
         return b"".join(parts).decode().replace("\r\n", "\n")
 
     def test_a_line_comes_and_goes(self):
-        seen = self.on_a_terminal(30, NO_COLOR="1")
+        seen = self.on_a_terminal(20, NO_COLOR="1")
         drawn = re.findall(r"\r\033\[K(tendril: [^\r\n]*)", seen)
         self.assertTrue(any("attaching to 127.0.0.1" in line for line in drawn), seen)
         self.assertTrue(
-            any(re.search(r"uploaded \d+ MB of 101 MB, \d+ MB/s, \d s left", x) for x in drawn),
+            any(re.search(r"uploaded \d+ MB of 101 MB, \d+ MB/s, \d+ s left", x) for x in drawn),
             seen,
         )
         self.assertTrue(any(re.search(r"uploaded \d+ MB, \d+ MB/s$", x) for x in drawn), seen)
         self.assertLess(max(map(len, drawn)), 80)
         # What the program writes begins on a line of its own, and nothing is left beside it.
         marks = list(re.finditer(r"MARK [^\n]*\n", seen))
-        self.assertEqual(len(marks), 34, seen)
+        self.assertEqual(len(marks), 24, seen)
         for mark in marks:
             before = seen[: mark.start()]
             self.assertTrue(before == "" or before.endswith(("\n", CLEAR)), repr(before[-90:]))
