@@ -95,6 +95,7 @@ struct PictureRequest {  // that waits
   std::string reason, numbers, start_why;
   int64_t submitted_at = kNoMoment, start_from_at = kNoMoment, start_to_at = kNoMoment,
           reclaimed_at = kNoMoment;
+  bool promised = false;  // start_to_at is; else it is an estimate
   bool present = true;
   bool operator==(const PictureRequest&) const = default;
 };

@@ -94,13 +94,13 @@ void coarsen(int look, std::vector<HistoryRow>* rows) {
 }
 
 // The same, with room for the head in the same write: first the lease goes, then the server, then
-// the user.
+// the user. `rows` becomes what is written.
 HistoryWrites fitting_writes(const std::string& tier, uint64_t upto_ns,
-                             std::vector<HistoryRow> rows, const std::vector<HistoryGap>& gaps) {
-  HistoryWrites writes = chunk_writes(tier, upto_ns, rows, gaps);
+                             std::vector<HistoryRow>* rows, const std::vector<HistoryGap>& gaps) {
+  HistoryWrites writes = chunk_writes(tier, upto_ns, *rows, gaps);
   for (int look = 0; look < 4 && bytes_of(writes) > kMinuteBytesMax; ++look) {
-    coarsen(look, &rows);
-    writes = chunk_writes(tier, upto_ns, rows, gaps);
+    coarsen(look, rows);
+    writes = chunk_writes(tier, upto_ns, *rows, gaps);
   }
   return writes;
 }
@@ -241,17 +241,23 @@ uint64_t History::clock(uint64_t monotonic_ns, int64_t wall_s) {
 
 // ---- what comes ----
 
-void History::put(HistoryRow row, Rows* rows) {
-  std::vector<HistoryRow>& mine = (*rows)[row.who];
-  HistoryRow* const before = mine.empty() ? nullptr : &mine.back();
+// `who` counts, not the row's own.
+void History::join(const HistoryWho& who, const HistoryRow& row, std::vector<HistoryRow>* rows) {
+  HistoryRow* const before = rows->empty() ? nullptr : &rows->back();
   const bool joins =
       before != nullptr && before->to_ns == row.from_ns && row.to_ns - before->from_ns <= kMergedNs;
-  if (!joins) return mine.push_back(std::move(row));
+  if (!joins) {
+    rows->push_back(row);
+    rows->back().who = who;
+    return;
+  }
   before->to_ns = row.to_ns;
   before->sums.add(row.sums);
   before->last = row.last;
   before->untold = row.untold;
 }
+
+void History::put(HistoryRow row, Rows* rows) { join(row.who, row, &(*rows)[row.who]); }
 
 void History::put_hours(const HistoryRow& row) {
   HistoryRow whole = row;
@@ -267,11 +273,15 @@ void History::put_hours(const HistoryRow& row) {
 const HistoryRow& History::heard(const HistoryWho& who, const UsedSums& total,
                                  const Holding& holding, uint64_t began_ns, uint64_t at_ns,
                                  LeaseEnd end) {
-  const auto [found, is_new] = totals_.try_emplace(key_of(who));
+  // Leases are heard of all the time, so their names are copied with their first row only.
+  auto found = totals_.find(std::tie(who.server, who.boot, who.server_lease, who.lease));
+  const bool is_new = found == totals_.end();
+  if (is_new) {
+    found = totals_.try_emplace(key_of(who)).first;
+    found->second.row.who = who;
+  }
   Total& known = found->second;
   HistoryRow row;
-  if (is_new) known.row.who = who;
-  row.who = known.row.who;
   if (!is_new) at_ns = std::max(at_ns, known.row.to_ns);
   row.to_ns = at_ns;
   row.from_ns = is_new ? std::min(at_ns, began_ns) : known.row.to_ns;
@@ -298,17 +308,14 @@ const HistoryRow& History::heard(const HistoryWho& who, const UsedSums& total,
   known.kept_until_ns = clock_ns_ + (row.untold ? kEndedKeptNs : kToldKeptNs);
   if (row.last) {
     // With all that came since the last write.
-    const auto pending = seconds_.find(known.row.who);
-    if (pending != seconds_.end()) {
-      std::vector<HistoryRow>& mine = ended_[known.row.who];
-      mine.insert(mine.end(), pending->second.begin(), pending->second.end());
-      seconds_.erase(pending);
-    }
-    put(std::move(row), &ended_);
+    std::vector<HistoryRow>& mine = ended_[known.row.who];
+    mine.insert(mine.end(), known.pending.begin(), known.pending.end());
+    known.pending = {};
+    join(known.row.who, row, &mine);
     has_leases_ = true;
   } else if (!is_empty(row.sums)) {
     has_leases_ = true;
-    put(std::move(row), &seconds_);
+    join(known.row.who, row, &known.pending);
   }
   return known.row;
 }
@@ -395,13 +402,20 @@ void History::cut_seconds(uint64_t now_ns, std::vector<HistoryWrites>* batches) 
     gaps_of_seconds_.clear();
     rows.clear();
   };
-  for (auto& [who, mine] : seconds_) {
-    for (HistoryRow& row : mine) {
-      put(row, &minutes_);
+  const auto take = [&](std::vector<HistoryRow>* mine, std::vector<HistoryRow>* of_minute) {
+    for (HistoryRow& row : *mine) {
+      join(row.who, row, of_minute);
       names += bytes_of(row);
       rows.push_back(std::move(row));
       if (rows.size() == kRowsOfChunk || names > kRowsBytesMax) flush();
     }
+    mine->clear();
+  };
+  for (auto& [who, mine] : seconds_) take(&mine, &minutes_[who]);
+  for (auto& [key, total] : totals_) {
+    if (total.pending.empty()) continue;
+    if (total.of_minute == nullptr) total.of_minute = &minutes_[total.row.who];
+    take(&total.pending, total.of_minute);
   }
   if (!rows.empty()) flush();
   seconds_.clear();
@@ -413,26 +427,30 @@ void History::cut_seconds(uint64_t now_ns, std::vector<HistoryWrites>* batches) 
 void History::cut_minutes(uint64_t now_ns, std::vector<HistoryWrites>* batches) {
   for (auto at = totals_.begin(); at != totals_.end();) {
     const HistoryRow& row = at->second.row;
+    at->second.of_minute = nullptr;
     const bool is_over = row.last && at->second.kept_until_ns < now_ns;
     at = is_over ? totals_.erase(at) : std::next(at);
   }
   // Before the head says that seconds up to here need not be read.
   cut_marks(upto_ns_, batches);
+  // The chunks of seconds up to here are in it.
+  minutes_upto_ns_ = upto_ns_;
   std::vector<HistoryRow> rows;
   for (auto& [who, mine] : minutes_) {
     for (HistoryRow& row : mine) {
-      put_hours(row);
+      row.to_ns = std::min(row.to_ns, minutes_upto_ns_);  // no chunk says what comes after it
+      row.from_ns = std::min(row.from_ns, row.to_ns);
       rows.push_back(std::move(row));
     }
   }
   minutes_.clear();
   size_t bytes = 0;
-  // The chunks of seconds up to here are in it.
-  minutes_upto_ns_ = upto_ns_;
   if (!rows.empty() || !gaps_of_minutes_.empty()) {
     gaps_of_hours_.insert(gaps_of_hours_.end(), gaps_of_minutes_.begin(), gaps_of_minutes_.end());
     HistoryWrites writes =
-        fitting_writes(keys::kMinutes, minutes_upto_ns_, std::move(rows), gaps_of_minutes_);
+        fitting_writes(keys::kMinutes, minutes_upto_ns_, &rows, gaps_of_minutes_);
+    // Hours are made of the minutes as they are written: who reads these finds the same.
+    for (const HistoryRow& row : rows) put_hours(row);
     gaps_of_minutes_.clear();
     bytes = bytes_of(writes);
     writes.push_back(head());
@@ -471,6 +489,7 @@ void History::cut_marks(uint64_t upto_ns, std::vector<HistoryWrites>* batches) {
 
 void History::cut_hours(uint64_t now_ns, std::vector<HistoryWrites>* batches) {
   hour_due_ns_ = next_multiple(now_ns, kHourNs);
+  if (hours_.empty() && gaps_of_hours_.empty()) return;  // it would replace the last one
   std::vector<HistoryRow> rows;
   for (auto& [key, sums] : hours_) {
     HistoryRow& row = rows.emplace_back();
@@ -481,8 +500,7 @@ void History::cut_hours(uint64_t now_ns, std::vector<HistoryWrites>* batches) {
   }
   hours_.clear();
   hours_upto_ns_ = minutes_upto_ns_;
-  HistoryWrites writes =
-      fitting_writes(keys::kHours, hours_upto_ns_, std::move(rows), gaps_of_hours_);
+  HistoryWrites writes = fitting_writes(keys::kHours, hours_upto_ns_, &rows, gaps_of_hours_);
   gaps_of_hours_.clear();
   writes.push_back(head());
   batches->push_back(std::move(writes));

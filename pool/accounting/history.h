@@ -90,6 +90,8 @@ class History {
     HistoryRow row;              // all sums up to row.to_ns; `last`: the lease ended
     uint64_t kept_until_ns = 0;  // of one that ended
     uint64_t held_rest = 0, used_rest = 0, idle_rest = 0;
+    std::vector<HistoryRow> pending;               // not in the store yet; not of one that ended
+    std::vector<HistoryRow>* of_minute = nullptr;  // in minutes_; null: not looked up
   };
   using Rows = std::map<HistoryWho, std::vector<HistoryRow>>;
 
@@ -101,6 +103,7 @@ class History {
   void take_chunk(const HistoryChunk& chunk);
   void take_marks(size_t shard, const HistoryChunk& chunk);
   static void put(HistoryRow row, Rows* rows);
+  static void join(const HistoryWho& who, const HistoryRow& row, std::vector<HistoryRow>* rows);
   void put_hours(const HistoryRow& row);
   void cut_seconds(uint64_t now_ns, std::vector<HistoryWrites>* batches);
   void cut_minutes(uint64_t now_ns, std::vector<HistoryWrites>* batches);
@@ -111,12 +114,12 @@ class History {
 
   static constexpr size_t kShards = 16;
   const HistoryLimits limits_;
-  std::map<LeaseKey, Total> totals_;
-  Rows seconds_;                                               // not in the store yet
+  std::map<LeaseKey, Total, std::less<>> totals_;
+  Rows seconds_;                                               // of no lease; not in the store yet
   Rows ended_;                                                 // neither; of leases that ended
   Rows minutes_;                                               // not in a chunk of minutes yet
   std::map<std::pair<uint64_t, HistoryWho>, UsedSums> hours_;  // nor of hours; by hour
-  bool has_leases_ = false;                                    // in seconds_
+  bool has_leases_ = false;                                    // rows of leases are pending
   uint64_t second_due_ns_ = 0, minute_due_ns_ = 0, hour_due_ns_ = 0;
   uint64_t upto_ns_ = 0, minutes_upto_ns_ = 0, hours_upto_ns_ = 0;
   uint64_t marks_upto_ns_[kShards] = {};

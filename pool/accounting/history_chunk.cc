@@ -4,8 +4,10 @@
 #include "pool/accounting/history_chunk.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace tendril::pool {
@@ -63,27 +65,41 @@ class Reader {
   bool failed_ = false;
 };
 
-// Numbers for things as they come.
-template <typename T>
+// Numbers for things as they come. Rows that follow each other often have the same ones.
+template <typename T, typename View>
 class Table {
  public:
-  uint64_t number(const T& value) {
-    const auto [found, is_new] = numbers_.try_emplace(value, all_.size());
-    if (is_new) all_.push_back(value);
+  // `last`: the number that this gave to the row before.
+  uint64_t number(View value, uint64_t last) {
+    if (last < all_.size() && View(all_[last]) == value) return last;
+    auto found = numbers_.find(value);
+    if (found == numbers_.end()) {
+      found = numbers_.emplace(T(value), all_.size()).first;
+      all_.emplace_back(value);
+    }
     return found->second;
   }
   const std::vector<T>& all() const { return all_; }
 
  private:
-  std::map<T, uint64_t> numbers_;
+  std::map<T, uint64_t, std::less<>> numbers_;
   std::vector<T> all_;
 };
+using Texts = Table<std::string, std::string_view>;
+using Boots = Table<uint64_t, uint64_t>;
 
-void put_row(const HistoryRow& row, uint64_t upto_ns, Table<std::string>* texts,
-             Table<uint64_t>* boots, std::string* bytes) {
-  put(boots->number(row.who.boot), bytes);
-  for (const auto text : kTexts)
-    put(texts->number((row.who.*text).substr(0, kTextBytesMax)), bytes);
+// Of the row before.
+struct Numbers {
+  uint64_t boot = 0, texts[std::size(kTexts)] = {};
+};
+
+void put_row(const HistoryRow& row, uint64_t upto_ns, Texts* texts, Boots* boots, Numbers* last,
+             std::string* bytes) {
+  put(last->boot = boots->number(row.who.boot, last->boot), bytes);
+  for (size_t i = 0; i < std::size(kTexts); ++i) {
+    const std::string_view text = std::string_view(row.who.*kTexts[i]).substr(0, kTextBytesMax);
+    put(last->texts[i] = texts->number(text, last->texts[i]), bytes);
+  }
   put(row.who.lease, bytes);
   put(row.who.server_lease, bytes);
   put(upto_ns - std::min(upto_ns, row.to_ns), bytes);
@@ -129,10 +145,12 @@ uint64_t share_of(uint64_t total, uint64_t part, uint64_t whole) {
 }  // namespace
 
 std::string pack_chunk(const HistoryChunk& chunk) {
-  Table<std::string> texts;
-  Table<uint64_t> boots;
+  Texts texts;
+  Boots boots;
+  Numbers last;
   std::string rows;
-  for (const HistoryRow& row : chunk.rows) put_row(row, chunk.upto_ns, &texts, &boots, &rows);
+  for (const HistoryRow& row : chunk.rows)
+    put_row(row, chunk.upto_ns, &texts, &boots, &last, &rows);
   std::string bytes;
   put(kVersion, &bytes);
   put(chunk.upto_ns, &bytes);

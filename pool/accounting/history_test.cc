@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -185,6 +186,52 @@ TEST(History, EveryNanosecondIsInEachTierOnce) {
 }
 
 // A kill loses nothing that servers still know, and what is not known any finer is said.
+// What the rows have of each hour.
+std::map<uint64_t, UsedSums> by_hour(const Store& store, const std::string& tier) {
+  std::map<uint64_t, UsedSums> sums;
+  for (const auto& [key, value] : store) {
+    if (key.compare(0, tier.size(), tier) != 0) continue;
+    HistoryChunk chunk;
+    EXPECT_TRUE(unpack_chunk(value, &chunk));
+    for (const HistoryRow& row : chunk.rows)
+      for (uint64_t hour = row.from_ns / kHourNs; hour <= row.to_ns / kHourNs; ++hour)
+        sums[hour].add(part_of(row, hour * kHourNs, (hour + 1) * kHourNs));
+  }
+  std::erase_if(sums, [](const auto& each) { return each.second == UsedSums(); });
+  return sums;
+}
+
+// So many rows in one minute, over the end of an hour, that they lose their leases and become one
+// row for each owner: the hours have what the minutes have, as they were written.
+TEST(History, HoursHaveWhatTheMinutesHave) {
+  constexpr uint64_t kOwners = 40, kLeases = 40'000;
+  const uint64_t hour_ns = (kStart / kHourNs + 1) * kHourNs;
+  Store store;
+  History history{HistoryLimits()};
+  history.recover({}, hour_ns - 100 * kSecond);
+  const auto now = [&](int64_t after_s) {
+    return history.clock(kHourNs + uint64_t(after_s) * kSecond,
+                         int64_t(hour_ns / kSecond) + after_s);
+  };
+  write(history.cut(now(-100)), &store);
+  for (const int64_t after_s : {-30, 20}) {
+    const uint64_t now_ns = now(after_s);
+    for (uint64_t lease = 1; lease <= kLeases; ++lease) {
+      const uint64_t held_ns = uint64_t(after_s + 31) * 7 * (lease + 12'345);
+      history.heard(who(lease, "owner" + std::to_string(lease % kOwners)),
+                    used(held_ns, held_ns / 3), {}, now_ns - held_ns, now_ns, LeaseEnd::kLives);
+    }
+  }
+  write(history.cut(now(21)), &store);
+  write(history.cut(now(61)), &store);
+  write(history.cut(now(3700)), &store);
+  size_t leases = 0;
+  for (const HistoryRow& row : rows(store, 1)) leases += row.who.lease != 0 ? 1 : 0;
+  EXPECT_EQ(leases, 0u) << "the rows fitted, and the test shows nothing";
+  EXPECT_TRUE(by_hour(store, keys::kMinutes) == by_hour(store, keys::kHours));
+  EXPECT_TRUE(total(store, 0) == total(store, 2)) << "an hour without anything keeps the last one";
+}
+
 TEST(History, AGapIsSaidAndSpreadEvenly) {
   Store store;
   History first{HistoryLimits()};

@@ -116,6 +116,7 @@ struct EngineWaiting {
   int64_t start_from_s = kNever;  // likely
   int64_t start_to_s = kNever;    // at the latest, if nobody goes before it
   std::string start_why;          // "when lease 311 reaches its limit"; may be empty
+  bool promised = false;          // start_to_s: the others start only where they do not delay it
 };
 struct EnginePlan {
   std::vector<EngineStart> starts;  // in this order; they count as running from now on

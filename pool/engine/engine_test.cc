@@ -275,6 +275,70 @@ TEST_F(Rules, AHeadThatStartsInAnotherClassDelaysNobody) {
   EXPECT_EQ(starts(1000), Ids{4});
 }
 
+// A pair that waits for two GPUs of one server, beside single ones that fit sooner.
+Ask pair_on(uint32_t server, uint64_t id, int64_t most_s) {
+  Ask pair = ask(id, 2);
+  pair.filter_text = "server = gpu" + std::to_string(server + 1);
+  pair.filter = [server](uint32_t other, uint32_t) { return other == server; };
+  pair.most_s = most_s;
+  return pair;
+}
+
+TEST_F(Rules, OverdueRequestsForOtherGpusWaitAtTheSameTime) {
+  PoolPolicy policy = default_policy();
+  policy.longest_wait_s = 100;
+  use(policy);
+  servers({2, 2});
+  for (uint64_t id = 1; id <= 4; ++id) {  // on the servers in turn; the first ends last
+    Ask single = ask(id);
+    single.most_s = id == 1 ? 9000 : id == 2 ? 1000 : 500;
+    single.filter_text = "of " + std::to_string(id);
+    single.filter = [id](uint32_t server, uint32_t) { return server == (id - 1) % 2; };
+    submit(single);
+  }
+  ASSERT_EQ(starts(0).size(), 4U);
+  submit(pair_on(0, 10, 9000), 1);
+  submit(pair_on(1, 11, 9000), 2);
+  submit(pair_on(1, 12, 9000), 3);
+  EXPECT_TRUE(starts(3).empty());
+  EXPECT_TRUE(starts(110).empty());
+  EXPECT_EQ(waiting(10, 110).start_to_s, 9000);
+  EXPECT_EQ(waiting(11, 110).start_to_s, 1000) << "the other server's pair is not in its way";
+  EXPECT_EQ(waiting(12, 110).start_to_s, 10'060) << "and starts when the pair before it has ended";
+  Ask single = ask(20);
+  single.most_s = 1000;
+  submit(single, 450);
+  engine_.ended(3, 500);
+  engine_.ended(4, 500);
+  Ask long_one = ask(21);
+  submit(long_one, 450);
+  EXPECT_EQ(starts(500), Ids{20}) << "the other may still be there at 9000";
+  engine_.ended(2, 1000);
+  EXPECT_EQ(starts(1000), Ids{11});
+  engine_.ended(11, 2000);
+  EXPECT_EQ(starts(2000), Ids{12});
+}
+
+TEST_F(Rules, KeepsNoMoreThanOnePlaceFreeForWhatMayNeverEnd) {
+  PoolPolicy policy = default_policy();
+  policy.longest_wait_s = 100;
+  use(policy);
+  servers({2, 2});
+  for (uint64_t id = 1; id <= 4; ++id) submit(ask(id));
+  ASSERT_EQ(starts(0).size(), 4U);
+  submit(pair_on(0, 10, kNever), 1);
+  submit(pair_on(1, 11, kNever), 2);
+  EXPECT_TRUE(starts(110).empty());
+  submit(ask(20), 111);
+  EXPECT_TRUE(starts(111).empty());
+  for (uint64_t id = 1; id <= 4; ++id) {
+    if (id == 4) break;
+    engine_.ended(id, 120);
+  }
+  const Ids first = starts(120);
+  EXPECT_EQ(first.size(), 2U) << "the pair whose GPUs are free, and the single one";
+}
+
 TEST_F(Rules, SaysWhatAUserMayHave) {
   PoolPolicy policy = default_policy();
   policy.user_classes[0].max_per_user.gpus = 2 * kWholeGpu;

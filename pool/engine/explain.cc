@@ -393,6 +393,7 @@ void Engine::State::forecast(const std::vector<Entry*>& order, int64_t now_s,
     const int64_t by_s = latest.at(each.gpu_class).take(amount, entry.most_s);
     if (const Promise* own = promise_of(each.id)) {
       each.start_to_s = own->by_force ? kNever : std::max(own->at_s, now_s);
+      each.promised = !own->by_force;
       if (own->after_id != 0)
         each.start_why = "when lease " + std::to_string(own->after_id) +
                          (own->reclaiming ? " has made room" : " reaches its limit");

@@ -12,6 +12,9 @@ namespace tendril::pool {
 namespace {
 
 constexpr int64_t kPromiseAnew_s = 30;
+// Overdue heads of a class. With one, requests for a few GPUs would line up behind each other.
+constexpr int kMostOverdue = 16;
+constexpr int64_t kMomentLate_s = 60;
 
 int64_t when_it_must(const Holder& holder) { return holder.ends_by_s; }
 
@@ -38,10 +41,11 @@ void Engine::State::drop_promise(uint64_t id) {
 }
 
 bool Engine::State::slot_taken(uint32_t gpu_class, bool inside, bool late) const {
-  for (const Promise& promise : promises_)
-    if (promise.gpu_class == gpu_class && (late ? promise.late : promise.inside == inside))
-      return true;
-  return false;
+  const auto taken = std::count_if(promises_.begin(), promises_.end(), [&](const Promise& promise) {
+    return promise.gpu_class == gpu_class && promise.late == late &&
+           (late || promise.inside == inside);
+  });
+  return taken >= (late ? kMostOverdue : 1);
 }
 
 // A server that is lost, drained or closed takes its promises with it.
@@ -101,6 +105,8 @@ void Engine::State::head(Entry& entry, int64_t now_s, EnginePlan& plan) {
       if (Promise* now = promise_of(entry.ask.id)) now->reclaiming = true;
     return;
   }
+  // To find a time takes long, so who has none is not looked at in every plan.
+  if (late && entry.sought_s != kNever && now_s < entry.sought_s + kPromiseAnew_s) return;
   bool wanted = false;
   bool reclaimed = false;
   for (uint32_t gpu_class : entry.ask.gpu_classes) {
@@ -113,7 +119,7 @@ void Engine::State::head(Entry& entry, int64_t now_s, EnginePlan& plan) {
     if (!lacks && !reclaimed) reclaimed = reclaim_for(entry, gpu_class, now_s, plan);
   }
   if (!wanted) return;
-  if (!promise(entry, now_s, false) && late) promise(entry, now_s, true);
+  if (!promise(entry, now_s, false) && late && !promise(entry, now_s, true)) entry.sought_s = now_s;
   if (Promise* own = promise_of(entry.ask.id); own != nullptr && reclaimed) own->reclaiming = true;
 }
 
@@ -153,6 +159,11 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
     const Charge charge = charge_of(entry, gpu_class);
     const bool inside = ledger.inside_quota(ledger.use(), charge);
     if (own != nullptr ? own->gpu_class != gpu_class : slot_taken(gpu_class, inside, late))
+      continue;
+    // What is kept free now is kept for one of them only.
+    if (by_force && std::any_of(promises_.begin(), promises_.end(), [&](const Promise& other) {
+          return other.by_force && other.gpu_class == gpu_class && other.id != entry.ask.id;
+        }))
       continue;
     const auto lacking = ledger.lacks(ledger.use(), charge);
     if (lacking && lacking->what != Lack::kFull && (!late || by_force)) continue;
@@ -226,6 +237,9 @@ void Engine::State::keep_promise(Promise&& promise) {
   Claim claim;
   claim.owner = promise.id;
   claim.from_s = promise.at_s;
+  // Overdue ones stand in line for a place. Who starts a moment late there ends a moment late.
+  if (promise.late && !promise.by_force)
+    claim.to_s = plus_s(plus_s(promise.at_s, promise.most_s), kMomentLate_s);
   claim.packed = waiting[promise.id]->ask.packed;
   room.claim(promise.slices, claim);
   promises_.push_back(std::move(promise));

@@ -91,7 +91,7 @@ std::vector<uint64_t> Engine::State::victims_for(const Entry& entry, uint32_t gp
     return this->may_use(entry, reservation);
   };
   // A lease may go if its class is preempted, or if what it holds is over its account's quota.
-  Ledger::Use use = ledger.use();
+  Ledger::Use use = ledger.for_user(ledger.use(), charge);  // users do not matter
   std::set<uint64_t> gone;
   const auto may_go = [&](const Entry& victim) {
     if (!reclaimable(victim, entry, gpu_class, begins_s)) return false;
@@ -111,12 +111,12 @@ std::vector<uint64_t> Engine::State::victims_for(const Entry& entry, uint32_t gp
     return gone.count(holder.id) != 0 ? now_s : kNever;
   };
   const auto fits = [&] { return room.earliest(seeker, gpu_class, ends).at_s <= now_s; };
-  if (fits()) return {};
   std::vector<Victim> victims;
   for (const auto& [id, lease] : running)
     if (may_go(*lease))
       victims.push_back(
           Victim{id, policy().user_classes[lease->charge.user_class].priority, lease->started_s});
+  if (victims.empty() || fits()) return {};
   std::sort(victims.begin(), victims.end());
   // Take one after the other until it fits, then leave out those that need not go.
   std::vector<uint64_t> chosen;

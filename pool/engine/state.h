@@ -27,6 +27,7 @@ struct EngineEntry {
   bool gone = false;   // the policy knows its account or class no more
   bool fresh = true;   // not looked at yet
   int64_t most_s = kNever;
+  int64_t sought_s = kNever;  // an overdue one: when no time was found for it last
   std::shared_ptr<const FilterAnswers> answers;
   std::vector<Avoided> avoided;
 

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "config/quantity.h"
+#include "config/text.h"
 #include "pool/scheduler/state.h"
 
 namespace tendril::pool {
@@ -24,16 +25,6 @@ std::string joined_from(const std::vector<std::string>& words, size_t first) {
   return base::printable(text, kWhyBytesMax);
 }
 
-bool read_number(const std::string& text, uint64_t* number) {
-  if (text.empty() || text.size() > 18) return false;
-  *number = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return false;
-    *number = *number * 10 + uint64_t(c - '0');
-  }
-  return true;
-}
-
 std::string share_text(uint64_t millionths) { return base::format("%g", double(millionths) / 1e6); }
 
 // "2", "0.5": GPUs, as millionths.
@@ -44,8 +35,17 @@ bool read_gpus(const std::string& text, uint64_t* millionths) {
   if (part.size() > 6 || whole.size() > 6) return false;
   part.resize(6, '0');
   uint64_t gpus = 0, rest = 0;
-  if (!read_number(whole, &gpus) || !read_number(part, &rest)) return false;
+  if (!config::read_number(whole, &gpus) || !config::read_number(part, &rest)) return false;
   *millionths = gpus * 1'000'000 + rest;
+  return true;
+}
+
+// Also below zero.
+bool read_priority(const std::string& text, int32_t* priority) {
+  const bool below = !text.empty() && text[0] == '-';
+  uint64_t number = 0;
+  if (!config::read_number(text.substr(below ? 1 : 0), &number) || number > 1'000'000) return false;
+  *priority = below ? -int32_t(number) : int32_t(number);
   return true;
 }
 
@@ -343,7 +343,7 @@ void Scheduler::State::do_forget(uint64_t connection, const Asker& who,
 Job* Scheduler::State::named_job(uint64_t connection, const Asker& who,
                                  const wire::PoolCommand& command) {
   uint64_t id = 0;
-  if (command.arguments.empty() || !read_number(command.arguments[0], &id)) {
+  if (command.arguments.empty() || !config::read_number(command.arguments[0], &id)) {
     refuse_command(connection, Status(Code::kInvalid, "`" + command.verb +
                                                           "` needs the number of a request or "
                                                           "lease"));
@@ -391,8 +391,8 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
       terms.policy = wire::SharePolicy::kCap;
     } else if (word == "policy=lend") {
       terms.policy = wire::SharePolicy::kLend;
-    } else if (word.rfind("priority=", 0) == 0) {
-      terms.priority = int32_t(strtol(value.c_str(), nullptr, 10));
+    } else if (word.rfind("priority=", 0) == 0 && read_priority(value, &terms.priority)) {
+      continue;
     } else if (!is_share) {
       return refuse_command(connection, Status(Code::kInvalid,
                                                "expected share=GPUS, policy=cap, "

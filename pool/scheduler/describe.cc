@@ -223,6 +223,7 @@ void Scheduler::State::describe_waiting(Json& json, const Job& job, const Engine
     }
   }
   json.text("start_why", waiting == nullptr ? "" : waiting->start_why);
+  json.truth("promised", waiting != nullptr && waiting->promised);
   json.whole("waited_s", (int64_t(now_.monotonic_ns) - job.submitted_ns) / int64_t(kSecond));
   json.whole("priority", job.request.terms.priority).truth("held", !job.held.empty());
   json.text("state", stage_name(job)).truth("present", job.connection != 0).end();

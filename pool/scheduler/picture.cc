@@ -170,6 +170,7 @@ void Scheduler::State::picture_request(const Job& job, const EngineWaiting* wait
     out->reason = wait_reason_name(waiting->reason);
     out->numbers = numbers_text(*waiting);
     out->start_why = waiting->start_why;
+    out->promised = waiting->promised;
     const ToldTimes times = times_of(*waiting);
     out->start_from_at = moment(times.from_s);
     out->start_to_at = moment(times.to_s);

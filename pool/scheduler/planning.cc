@@ -263,7 +263,7 @@ wire::News Scheduler::State::news_of(Job& job, const EngineWaiting* waiting) con
 // is looked at less often.
 uint64_t Scheduler::State::news_pass_every_ns() const {
   const uint64_t of_all_ns = engine_.waiting_count() * kNewsOfEachNs;
-  return std::clamp(of_all_ns, uint64_t(options.news_ms) * kMillisecond, kNewsEveryNs);
+  return std::max(std::min(of_all_ns, kNewsEveryNs), uint64_t(options.news_ms) * kMillisecond);
 }
 
 // One news at once, then on change only; and now and then, as a sign that the pool lives.

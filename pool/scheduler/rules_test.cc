@@ -388,9 +388,10 @@ TEST_F(WithPolicy, AQueueHasTheKeysThatAreDocumented) {
   world.ask("bob", 1, 1);
   world.pass(2);
   const std::string queue = world.command("queue");
-  for (const char* key : {"request", "place", "of", "queue", "owner", "account", "user_class",
-                          "program", "host", "slices", "share", "filter", "reason", "numbers",
-                          "start_from_at", "start_to_at", "waited_s", "state", "present"}) {
+  for (const char* key :
+       {"request",       "place",       "of",       "queue",    "owner",  "account", "user_class",
+        "program",       "host",        "slices",   "share",    "filter", "reason",  "numbers",
+        "start_from_at", "start_to_at", "promised", "waited_s", "state",  "present"}) {
     EXPECT_TRUE(has(queue, '"' + std::string(key) + "\":")) << key << " in " << queue;
   }
   EXPECT_TRUE(has(queue, "\"account\":\"nlp\"")) << queue;

@@ -650,6 +650,9 @@ TEST(Scheduler, AnOwnerMayHoldAndReorderTheirRequests) {
   const std::string second = queue.substr(at, queue.find(',', at) - at);
   EXPECT_TRUE(has(by_bob("change", {second, "priority=6"}), "allows a priority up to 5"));
   EXPECT_TRUE(has(by_bob("change", {second, "share=0.5"}), "waits: its priority can be changed"));
+  for (const char* const bad :
+       {"priority=", "priority=high", "priority=4x", "priority=99999999999"})
+    EXPECT_TRUE(has(by_bob("change", {second, bad}), "expected share=GPUS")) << bad;
   EXPECT_TRUE(has(by_bob("change", {second, "priority=5"}), "\"priority\":5"));
   world.pass(6);
   EXPECT_EQ(world.news[two].back().place, 1u);

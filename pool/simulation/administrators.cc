@@ -37,11 +37,10 @@ void World::command_answered(Effects::ToCommander to) {
       checks_.fail("the policy was not applied: " + to.status.message());
     }
   }
-  const auto then = when_answered_.find(to.connection);
-  if (then != when_answered_.end()) {
-    if (to.status.ok()) then->second();
-    when_answered_.erase(then);
-  }
+  auto& whens = to.status.ok() ? when_answered_ : when_refused_;
+  if (const auto then = whens.find(to.connection); then != whens.end()) then->second();
+  when_answered_.erase(to.connection);
+  when_refused_.erase(to.connection);
   commands_.erase(found);
 }
 
@@ -65,7 +64,12 @@ void World::drain() {
   const std::string name = servers_[clock_.below(servers_.size())]->name();
   disturb(name + " drains");
   rules_.servers_changed();
+  // A scheduler that forgot the server refuses.
   drained_.insert(name);
+  when_refused_[next_command_] = [this, name] {
+    drained_.erase(name);
+    rules_.servers_changed();
+  };
   command("drain", {name, "maintenance"}, "");
   const int64_t for_ns = clock_.between(kMinute, kHour);
   clock_.in(for_ns, [this, name] {

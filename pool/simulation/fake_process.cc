@@ -79,20 +79,21 @@ void FakeProcess::begin(uint64_t term) {
   options.scheduler = "pool" + std::to_string(index_);
   options.term = term;
   options.hurried_ms = uint32_t(wire::kReportEveryMs);  // simulated days cost less so
-  options.news_ms = 5'000;                              // this, too
+  options.news_ms = world_->options().news_ms;          // this, too
   options.report_ms = uint32_t(wire::kReportEveryMs);
   options.history.least_step_s = 10;
   scheduler_ = std::make_unique<Scheduler>(options);
   world_->log(options.scheduler + " schedules in term " + std::to_string(term));
   auto records = world_->store().read(Scheduler::kStorePrefix);
   std::vector<std::pair<std::string, std::string>> past;
-  for (const auto& reads : {first_history_reads(), std::vector<HistoryRead>()}) {
-    for (const HistoryRead& read : past.empty() ? reads : later_history_reads(past)) {
-      for (auto& record : world_->store().read(read.prefix)) {
-        if (record.first > read.after) past.push_back(std::move(record));
-      }
+  const auto list = [&](const std::vector<HistoryRead>& reads) {
+    for (const HistoryRead& each : reads) {
+      for (auto& record : world_->store().read(each.prefix, each.after))
+        past.push_back(std::move(record));
     }
-  }
+  };
+  list(first_history_reads());
+  list(later_history_reads(past));
   records.insert(records.end(), std::make_move_iterator(past.begin()),
                  std::make_move_iterator(past.end()));
   scheduler_->recover(records, now());

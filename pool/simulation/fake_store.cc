@@ -2,6 +2,8 @@
 // See fake_store.h.
 #include "pool/simulation/fake_store.h"
 
+#include "pool/accounting/history.h"
+
 namespace tendril::pool::simulation {
 
 FakeStore::Outcome FakeStore::campaign(size_t holder, int64_t now_ns, uint64_t* term) {
@@ -32,6 +34,7 @@ FakeStore::Outcome FakeStore::write(size_t holder, uint64_t term, const Batch& b
   for (const Write& write : batch.writes) {
     if (write.value) {
       records_[write.key] = *write.value;
+      thin(write.key);
     } else {
       records_.erase(write.key);
     }
@@ -39,9 +42,17 @@ FakeStore::Outcome FakeStore::write(size_t holder, uint64_t term, const Batch& b
   return trouble_ == Trouble::kLosesAnswers ? Outcome::kAway : Outcome::kDone;
 }
 
-std::vector<std::pair<std::string, std::string>> FakeStore::read(const std::string& prefix) const {
+// As scheduler/ thins the store.
+void FakeStore::thin(const std::string& written) {
+  if (!thins_ || written.compare(0, keys::kSeconds.size(), keys::kSeconds) != 0) return;
+  const std::string end = expired_before(keys::kSeconds, upto_of_key(written), kSecondsKeptS);
+  records_.erase(records_.lower_bound(keys::kSeconds), records_.lower_bound(end));
+}
+
+std::vector<std::pair<std::string, std::string>> FakeStore::read(const std::string& prefix,
+                                                                 const std::string& after) const {
   std::vector<std::pair<std::string, std::string>> found;
-  for (auto at = records_.lower_bound(prefix);
+  for (auto at = after > prefix ? records_.upper_bound(after) : records_.lower_bound(prefix);
        at != records_.end() && at->first.compare(0, prefix.size(), prefix) == 0; ++at) {
     found.push_back(*at);
   }

@@ -31,11 +31,18 @@ class FakeStore {
   // kFull refuses writes only.
   Outcome write(size_t holder, uint64_t term, const Batch& batch, int64_t now_ns);
 
-  std::vector<std::pair<std::string, std::string>> read(const std::string& prefix) const;
+  // In order, from behind `after`.
+  std::vector<std::pair<std::string, std::string>> read(const std::string& prefix,
+                                                        const std::string& after = "") const;
   const std::map<std::string, std::string>& records() const { return records_; }
   uint64_t writes() const { return writes_; }
 
+  // Forgets seconds of the history as scheduler/ does. Long worlds need it.
+  void thin_seconds() { thins_ = true; }
+  bool thins() const { return thins_; }
+
  private:
+  void thin(const std::string& written);
   bool held(size_t holder, uint64_t term, int64_t now_ns) const {
     return holder_ == holder && term_ == term && now_ns < until_ns_;
   }
@@ -43,6 +50,7 @@ class FakeStore {
   Trouble trouble_ = Trouble::kNone;
   size_t holder_ = SIZE_MAX;
   uint64_t term_ = 0;
+  bool thins_ = false;
   int64_t until_ns_ = INT64_MIN;
   std::map<std::string, std::string> records_;
   uint64_t writes_ = 0;

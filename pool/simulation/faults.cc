@@ -167,6 +167,7 @@ void World::step_wall() {
   const int64_t by_s = clock_.between(-5400, 5400);
   disturb("a wall clock steps by " + std::to_string(by_s) + " s");
   processes_[clock_.below(processes_.size())]->step_wall(by_s);
+  rules_.clock_stepped();
 }
 
 void World::trouble_store() {

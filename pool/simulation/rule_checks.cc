@@ -93,7 +93,7 @@ bool RuleChecks::is_calm(int64_t for_ns) const {
          now_ns - servers_changed_ns_ > for_ns && now_ns - world_->scheduler_changed_ns() > for_ns;
 }
 
-uint32_t RuleChecks::class_of_gpu(size_t server, uint32_t gpu) {
+uint32_t RuleChecks::class_of_gpu(size_t server, uint32_t gpu) const {
   const auto known = gpu_classes_.find({server, gpu});
   if (known != gpu_classes_.end()) return known->second;
   GpuFacts facts;
@@ -191,6 +191,8 @@ void RuleChecks::sweep() {
   limits(sums());
   reservations(true);
   overdue();
+  starvation_.sweep(policy(), std::max({servers_changed_ns_, eras_.back().from_ns,
+                                        attempt_failed_ns_, world_->scheduler_changed_ns()}));
   longest_times();
 }
 
@@ -243,40 +245,61 @@ void RuleChecks::granted(const FakeClient& client, const wire::LeaseReply& reply
   }
 }
 
-// What starts over its account's quota leaves free what others never lend. Looked at as it was when
-// the lease was planned: what came later may be inside its own quota.
+// What starts over its account's quota leaves free what others never lend, as things were when the
+// lease was planned. Of leases that came just before nobody knows whether they were there then, nor
+// of those that ended since. So it is wrong only if it is wrong at each of these moments.
 void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
+  if (gpu_class == kNoClass || !is_calm(kHeardNs)) return;
+  ++counts_.lending;
+  std::set<int64_t> moments = {mine.granted_ns - kPlannedNs, mine.granted_ns};
+  for (size_t i = 0; i < world_->server_count(); ++i)
+    for (const auto& [id, lease] : world_->server(i).leases())
+      if (lease.granted_ns > mine.granted_ns - kPlannedNs && lease.granted_ns < mine.granted_ns)
+        moments.insert(lease.granted_ns);
+  std::string what;
+  const bool wrong = std::all_of(moments.begin(), moments.end(), [&](int64_t before_ns) {
+    return lends_too_much(mine, gpu_class, before_ns, &what);
+  });
+  if (wrong) fail(what);
+}
+
+// With the leases that were granted before that moment, and `mine`.
+bool RuleChecks::lends_too_much(const FakeLease& mine, uint32_t gpu_class, int64_t before_ns,
+                                std::string* what) const {
   const auto account = policy().account(mine.entry.account);
   const auto user_class = policy().user_class(mine.entry.user_class);
-  if (!account || !user_class || gpu_class == kNoClass || !is_calm(kHeardNs)) return;
+  if (!account || !user_class) return false;
   uint64_t capacity = 0, counted = 0, all = 0;
   std::map<uint32_t, uint64_t> held, needed;
+  const auto add = [&](size_t server, const wire::BookEntry& entry) {
+    const auto its = policy().account(entry.account);
+    const auto its_class = policy().user_class(entry.user_class);
+    if (!its || !its_class) return;
+    for (const wire::SliceGrant& slice : entry.slices) {
+      if (class_of_gpu(server, slice.gpu_index) != gpu_class) continue;
+      held[*its] += amount_of(server, slice);
+      if (*its == *account && policy().user_classes[*its_class].over_quota != OverQuota::kOnly)
+        counted += amount_of(server, slice);
+    }
+  };
   for (size_t i = 0; i < world_->server_count(); ++i) {
     const FakeServer& server = world_->server(i);
     for (uint32_t gpu = 0; gpu < server.gpus().size(); ++gpu)
       if (class_of_gpu(i, gpu) == gpu_class) capacity += 1'000'000;
     for (const auto& [id, lease] : server.leases()) {
       const bool is_mine = lease.entry.pool_lease_id == mine.entry.pool_lease_id;
-      const bool before = counts(server, lease) && lease.granted_ns < mine.granted_ns - kPlannedNs;
-      const auto its = policy().account(lease.entry.account);
-      const auto its_class = policy().user_class(lease.entry.user_class);
-      if ((!is_mine && !before) || !its || !its_class) continue;
-      for (const wire::SliceGrant& slice : lease.entry.slices) {
-        if (class_of_gpu(i, slice.gpu_index) != gpu_class) continue;
-        held[*its] += amount_of(i, slice);
-        if (*its == *account && policy().user_classes[*its_class].over_quota != OverQuota::kOnly)
-          counted += amount_of(i, slice);
-      }
+      if (is_mine || (counts(server, lease) && lease.granted_ns < before_ns)) add(i, lease.entry);
     }
   }
+  for (const Truth::Late& late : world_->truth().ended_just_now())
+    if (before_ns < mine.granted_ns && late.time_ns >= before_ns) add(late.server, late.entry);
   uint64_t quota = policy().accounts[*account].quota[gpu_class];
   for (const Reservation& of : policy().reservations) {  // theirs counts as a quota while it holds
     if (std::find(of.accounts.begin(), of.accounts.end(), *account) != of.accounts.end())
       quota = std::max(quota, of.gpus[gpu_class]);
   }
   const bool only = policy().user_classes[*user_class].over_quota == OverQuota::kOnly;
-  if (!only && counted <= quota) return;
-  ++counts_.lending;
+  if (!only && counted <= quota) return false;
   bool keeps = false;  // more than it holds
   // Accounts of a world have children without children, and only those hold anything.
   for (uint32_t of = 0; of < policy().accounts.size(); ++of) {
@@ -296,9 +319,10 @@ void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
   // time. Then places decide, unless somebody keeps what is not held.
   if (all <= capacity || !keeps ||
       (parent != kNoAccount && needed[parent] <= policy().accounts[parent].quota[gpu_class]))
-    return;
-  fail("lease " + text(mine.entry.pool_lease_id) + " of " + mine.entry.account +
-       " uses what others never lend: " + text(all) + " of " + text(capacity));
+    return false;
+  *what = "lease " + text(mine.entry.pool_lease_id) + " of " + mine.entry.account +
+          " uses what others never lend: " + text(all) + " of " + text(capacity);
+  return true;
 }
 
 // While a reservation holds, others are given nothing of it; and when there was time to take it

@@ -14,6 +14,7 @@
 #include "pool/policy/policy.h"
 #include "pool/simulation/fake_client.h"
 #include "pool/simulation/fake_server.h"
+#include "pool/simulation/starvation_checks.h"
 
 namespace tendril::pool::simulation {
 
@@ -21,7 +22,7 @@ class World;
 
 class RuleChecks {
  public:
-  explicit RuleChecks(World* world) : world_(world) {}
+  explicit RuleChecks(World* world) : world_(world), starvation_(world) {}
 
   void sweep();
   void granted(const FakeClient& client, const wire::LeaseReply& reply);
@@ -31,6 +32,7 @@ class RuleChecks {
   // Something changed that the scheduler hears of a little later.
   void servers_changed();
   void attempt_failed();  // what it may still hold counts for a while
+  void clock_stepped() { starvation_.clock_stepped(); }
   void forgotten(const std::string& server);
   bool was_forgotten(const std::string& server, int64_t since_ns) const;
   void set_maintenance(const std::string& server, int64_t from_s, int64_t to_s);
@@ -43,6 +45,7 @@ class RuleChecks {
     uint64_t maintenance = 0, warnings = 0, graces = 0, idle = 0, overdue = 0, walls = 0;
   };
   const Counts& counts() const { return counts_; }
+  const StarvationChecks::Counts& starvation() const { return starvation_.counts(); }
 
  private:
   // The policy that held from some time on, as it was then.
@@ -66,7 +69,7 @@ class RuleChecks {
   void look_at_policy();
   const PoolPolicy& policy() const { return eras_.back().policy; }
   bool is_calm(int64_t for_ns) const;
-  uint32_t class_of_gpu(size_t server, uint32_t gpu);
+  uint32_t class_of_gpu(size_t server, uint32_t gpu) const;
   uint64_t amount_of(size_t server, const wire::SliceGrant& slice) const;
   bool counts(const FakeServer& server, const FakeLease& lease) const;
   Sums sums();
@@ -75,6 +78,8 @@ class RuleChecks {
   uint64_t most_since(int64_t since_ns, Of of) const;
   void limits(const Sums& sums);
   void lending(const FakeLease& mine, uint32_t gpu_class);
+  bool lends_too_much(const FakeLease& mine, uint32_t gpu_class, int64_t before_ns,
+                      std::string* what) const;
   void reservations(bool all);
   void one_reservation(const Reservation& of, uint32_t gpu_class, int64_t wall_s);
   void maintenance(const FakeClient& client, const wire::LeaseReply& reply);
@@ -87,6 +92,7 @@ class RuleChecks {
   void fail(const std::string& text);
 
   World* const world_;
+  StarvationChecks starvation_;
   Counts counts_;
   std::string policy_text_;
   uint64_t term_ = 0;
@@ -98,7 +104,8 @@ class RuleChecks {
     int64_t from_s = 0, to_s = 0, known_ns = 0;
   };
   std::map<std::string, Window> maintenance_;
-  std::map<std::pair<size_t, uint32_t>, uint32_t> gpu_classes_;  // equal in all policies of a world
+  mutable std::map<std::pair<size_t, uint32_t>, uint32_t>
+      gpu_classes_;  // equal in all policies of a world
   std::map<std::pair<uint32_t, uint32_t>, int64_t> over_quota_ns_;  // when it last was
   uint64_t oldest_ = 0;
   int64_t oldest_since_ns_ = 0;

@@ -64,6 +64,15 @@ void simulate(WorldOptions options) {
       static_cast<unsigned long long>(looks.warnings),
       static_cast<unsigned long long>(looks.graces), static_cast<unsigned long long>(looks.idle),
       static_cast<unsigned long long>(looks.overdue), static_cast<unsigned long long>(looks.walls));
+  const StarvationChecks::Counts& starved = world.rules().starvation();
+  printf(
+      "  overdue: looked at %llu, promised %llu, promise as before %llu; at most %llu before one, "
+      "longest %lld s, without a promise %lld s\n",
+      static_cast<unsigned long long>(starved.overdue),
+      static_cast<unsigned long long>(starved.promised),
+      static_cast<unsigned long long>(starved.kept),
+      static_cast<unsigned long long>(starved.most_before),
+      static_cast<long long>(starved.longest_s), static_cast<long long>(starved.unpromised_s));
   if (!broken.empty()) printf("%s", world.log_text().c_str());
   EXPECT_EQ(broken, "") << "TENDRIL_SIMULATION_SEED=" << options.seed << " replays it";
   EXPECT_GT(figures.granted, figures.came / 4);
@@ -120,6 +129,7 @@ TEST(Simulation, TwentyFourDaysOfTwoHundredServers) {
   options.servers = 200;
   options.users = 300;
   options.mean_run_ns = 3 * kHour;
+  options.news_ms = 30'000;
   options.faults = many_faults(options.servers, 2 * kHour);
   seeds(options, 24, 24);
 }

@@ -13,6 +13,7 @@ namespace tendril::pool::simulation {
 World::World(const WorldOptions& options)
     : options_(options), clock_(options.seed), truth_(this), checks_(this), rules_(this) {
   prints_log_ = getenv("TENDRIL_SIMULATION_LOG") != nullptr;
+  if (options.length_ns >= kDay) store_.thin_seconds();
   make();
 }
 

@@ -57,6 +57,7 @@ struct WorldOptions {
   Faults faults;
   size_t users = 40;
   int64_t mean_run_ns = 40 * kMinute;
+  uint32_t news_ms = 5'000;  // SchedulerOptions::news_ms; long worlds take longer
 };
 
 struct Figures {
@@ -207,7 +208,7 @@ class World {
   bool prints_log_ = false;
   int64_t told_ns_ = 0;  // a long world says now and then how far it is
   std::map<uint64_t, std::string> commands_;
-  std::map<uint64_t, std::function<void()>> when_answered_;
+  std::map<uint64_t, std::function<void()>> when_answered_, when_refused_;  // by command
   std::set<uint64_t> released_;  // leases that an administrator ended
 };
 
