@@ -15,6 +15,7 @@
 #include "base/lock.h"
 #include "client/core/record.h"
 #include "client/cuda/graph/exec_changes.h"
+#include "client/cuda/stream/ahead.h"
 
 namespace tendril::client::cuda {
 
@@ -54,6 +55,7 @@ struct Stream : Object {
   // Session serial up to which its records are known to be complete.
   std::atomic<uint64_t> synchronised{0};
   IdleSince idle;
+  Ahead ahead;
   std::atomic<Capture*> capture{nullptr};
 };
 

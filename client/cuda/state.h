@@ -65,6 +65,7 @@ struct Context : Object {
   // Session serial of the last synchronous copy that nobody waited for (finish_copy).
   std::atomic<uint64_t> copied{0};
   IdleSince idle, legacy_idle;  // all of it; its legacy stream
+  Ahead legacy_ahead;
   // Counts of the session's calls: when a stream ended last (its work may go on), and before the
   // last wait for the whole context.
   std::atomic<uint64_t> stream_ended{0}, waited{0};
@@ -390,6 +391,12 @@ uint64_t handle_value(T handle) {
 Function* find_function(CUfunction function);
 // Parameter layout and attributes. One round trip the first time. Null: see *error.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
+
+// Before a launch: see client/cuda/stream/ahead.h.
+inline void make_room(Context* context, Stream* stream, uint32_t units) {
+  if (__builtin_expect(process()->contexts_share.load(std::memory_order_relaxed), 0))
+    make_room_slowly(context, stream, units);
+}
 
 // Of calls that need no current context.
 inline constexpr const Context* kNoContext = nullptr;

@@ -673,6 +673,52 @@ print("PASS")
 """
         self.passes("--", sys.executable, "-c", text, TENDRIL_TRANSPORT="tcp")
 
+    def test_a_thread_far_ahead_of_its_gpu_does_not_hold_up_another_gpu(self):
+        """As a driver does, the library lets a thread wait whose GPU has a thousand launches to
+        run. The server has one thread for both GPUs."""
+        text = DRIVER_CALLS + """
+import threading
+from ctypes import CFUNCTYPE
+PTX = b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry nothing() { ret; }\\n\\0"
+class Gpu:
+    def __init__(self, ordinal):
+        self.context, self.stream = c_void_p(), c_void_p()
+        module, self.kernel = c_void_p(), c_void_p()
+        must(cuda.cuDevicePrimaryCtxRetain(byref(self.context), ordinal))
+        self.use()
+        must(cuda.cuStreamCreate(byref(self.stream), 1))
+        must(cuda.cuModuleLoadData(byref(module), PTX))
+        must(cuda.cuModuleGetFunction(byref(self.kernel), module, b"nothing"))
+    def use(self):
+        must(cuda.cuCtxSetCurrent(self.context))
+    def launch(self, times):
+        self.use()
+        for _ in range(times):
+            must(cuda.cuLaunchKernel(self.kernel, *[1] * 6, 0, self.stream, None, None))
+    def wait(self):
+        self.use()
+        must(cuda.cuStreamSynchronize(self.stream))
+gpus, other_is_over = [Gpu(0), Gpu(1)], threading.Event()
+held = CFUNCTYPE(None, c_void_p)(lambda _: other_is_over.wait(20) and None)
+gpus[0].use()
+must(cuda.cuLaunchHostFunc(gpus[0].stream, held, None))
+thread = threading.Thread(target=gpus[0].launch, args=(6000,))
+thread.start()
+time.sleep(1)  # it cannot go on by now
+assert thread.is_alive()
+begun = time.monotonic()
+gpus[1].launch(10)
+gpus[1].wait()
+assert time.monotonic() - begun < 10
+other_is_over.set()
+thread.join()
+for gpu in gpus:
+    gpu.wait()
+print("PASS")
+"""
+        for transport in ("tcp", "shm"):
+            self.passes("-n", "2", "--", sys.executable, "-c", text, TENDRIL_TRANSPORT=transport)
+
     def test_a_second_start_uploads_no_module(self):
         code = DRIVER_CALLS + """
 import random

@@ -301,6 +301,7 @@ CUresult launch(CUfunction function, const LaunchShape& shape, CUstream hStream,
   if (buffer != nullptr) map_pinned(target.context, buffer, buffer_bytes);
   for (size_t i = 0; kernelParams != nullptr && i < target.info->offsets.size(); ++i)
     map_pinned(target.context, kernelParams[i], target.info->sizes[i]);
+  make_room(target.context, target.stream, kLaunchUnits);
   mirror_before_work(target.context->session, target.context);
   TENDRIL_TRY(
       enqueue(target, shape, kernelParams, buffer, buffer_bytes, attributes, attribute_count));

@@ -102,8 +102,11 @@ void sweep_context(Context* context) {
   forget_kept_pages(context);
   context->device->arena.forget(context);
   context->session->heap.forget(context, [&](uint64_t page) { program->ranges.remove_page(page); });
+  context->legacy_ahead.end();
   program->streams.for_each([&](Stream* stream) {
-    if (stream->context == context) program->streams.destroy(stream);
+    if (stream->context != context) return;
+    stream->ahead.end();
+    program->streams.destroy(stream);
   });
   program->events.for_each([&](Event* event) {
     if (event->context != context) return;

@@ -379,6 +379,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   if (stream != nullptr) context = stream->context;
   if (exec->session != context->session) return CUDA_ERROR_INVALID_CONTEXT;
   TENDRIL_TRY(check_work(context, stream));
+  make_room(context, stream, kGraphUnits);
   mirror_before_graph(context->session, context);
   remember_graph_writes(context, stream);
   wire::cuda::graph_launch_request request;

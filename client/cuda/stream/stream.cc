@@ -97,6 +97,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   wire::cuda::stream_destroy_request request;
   request.stream = stream->wire_id;
   stream_leaves(stream);
+  stream->ahead.end();
   stream->session->send_frees(stream->wire_id);
   const CUresult result = stream->session->enqueue(stream->context, request);
   stream->context->stream_ended.store(stream->session->calls());

@@ -155,6 +155,9 @@ std::vector<StreamPtr> Context::streams() {
 }
 
 TokenPtr Context::submit(const StreamPtr& stream, QueuedOp op, bool inline_ok) {
+  // A driver stops whoever is too far ahead of the GPU. What the GPU itself runs is not stopped.
+  while (TokenPtr full = Clock::is_pool_thread() ? nullptr : stream->queue->in_the_way())
+    full->wait();
   // Running on the caller's thread happens outside of the lock. The token alone orders what comes
   // after.
   std::unique_lock guard(order_);

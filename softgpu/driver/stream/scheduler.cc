@@ -185,6 +185,12 @@ TokenPtr Queue::push_inline(QueuedOp op, std::unique_lock<std::mutex>& order) {
   return token;
 }
 
+TokenPtr Queue::in_the_way() const {
+  constexpr size_t kOpsMax = 1024;  // about what NVIDIA's driver takes of a stream
+  std::lock_guard guard(lock_);
+  return ops_.size() < kOpsMax ? nullptr : ops_.front().token;
+}
+
 TokenPtr Queue::last() const {
   std::lock_guard guard(lock_);
   return last_ && !last_->done() ? last_ : nullptr;

@@ -63,6 +63,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // lock orders appends to several queues and is released before the op runs. The op must have
   // nothing to wait for.
   TokenPtr push_inline(QueuedOp op, std::unique_lock<std::mutex>& order);
+  // Where as much is queued as a driver takes: the token of what must be over before there is room.
+  // Null: there is room.
+  TokenPtr in_the_way() const;
   // Token of the op that was appended last; null if everything is done.
   TokenPtr last() const;
   bool idle() const { return last() == nullptr; }
