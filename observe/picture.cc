@@ -16,13 +16,14 @@ namespace {
 
 constexpr size_t kCurve = 60;     // seconds
 constexpr size_t kMostShown = 8;  // programs of a GPU
-constexpr const char* kBlocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-constexpr const char* kLetters[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
-constexpr int kHighest = 8;
+constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr const char* kLetters[] = {"_", ".", ":", "-", "=", "+", "#", "@"};
+constexpr int kHighest = 7;
 
-// One character of a curve. What is unknown is a blank, as is nothing at all.
+// One character of a curve. What is unknown is a blank.
 std::string point_of(double part, bool blocks) {
-  const int height = part <= 0 ? 0 : std::clamp(int(std::lround(part * kHighest)), 1, kHighest);
+  if (part < 0) return " ";
+  const int height = std::clamp(static_cast<int>(std::lround(part * kHighest)), 0, kHighest);
   return blocks ? kBlocks[height] : kLetters[height];
 }
 

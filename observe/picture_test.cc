@@ -46,7 +46,7 @@ TEST(ObservePicture, FitsTheTerminal) {
     EXPECT_NE(text.find("20.0 GiB of 80.0 GiB"), std::string::npos) << text;
     EXPECT_NE(text.find("312 W"), std::string::npos) << text;
     EXPECT_NE(text.find("and 11 more programs"), std::string::npos) << text;
-    EXPECT_NE(text.find(blocks ? "▄▄▄▄" : "===="), std::string::npos) << text;
+    EXPECT_NE(text.find(blocks ? "▅▅▅▅" : "===="), std::string::npos) << text;
   }
 }
 

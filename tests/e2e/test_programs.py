@@ -479,11 +479,14 @@ must(cuda.cuStreamSynchronize(stream))
                 sides["tcp"]["enqueue_us"] = enqueue_us
                 with open(path, "w", encoding="ascii") as file:
                     json.dump(report, file)
-            status, out, _ = tendril("bench", "--compare", *files)
+            page = os.path.join(server.folder, "page.html")
+            status, out, _ = tendril("bench", "--compare", *files, "--plot", page)
             slower = [line.split() for line in out.splitlines() if line.endswith("slower")]
             self.assertEqual(
                 (status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]])
             )
+            with open(page, encoding="utf-8") as file:
+                self.assertIn("enqueue, us", file.read())
 
     def test_bench_says_why_there_is_no_gpu(self):
         with Server() as server:
