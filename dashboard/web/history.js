@@ -145,7 +145,8 @@ class Chart {
     const chart = answer.charts.find((each) => each.series === this.name);
     this.group(answer, chart);
     const rows = chart.rows.map((values) => [new Date(values[0] * 1000), ...values.slice(1)]);
-    const isEmpty = rows.every((values) => values.slice(1).every((value) => value === null || value === 0));
+    const isNothing = (value) => value === null || (this.name.startsWith("wait") && value === 0);
+    const isEmpty = rows.every((values) => values.slice(1).every(isNothing));
     const gaps = answer.gaps ?? [];
     setText(this.note, this.words(answer, isEmpty));
     setAttr(this.place, "hidden", isEmpty);
@@ -381,7 +382,7 @@ export function view(main) {
       to.value = inputTime(end);
     }
     setAttr(to, "aria-invalid", null);
-    const query = new URLSearchParams({ from: begin, to: end, points: 400, lines: kLines });
+    const query = new URLSearchParams({ from: begin, to: end, points: 300, lines: kLines });
     if (by.value) query.set("by", by.value);
     setAttr(place, "aria-busy", "true");
     try {
