@@ -134,7 +134,9 @@ struct PlanOptions {
   std::vector<std::string> files;
   std::string format = "text", wait = "10m", idle = "5m", assume_active;
   std::vector<double> cards_gb = {48, 80, 141};
-  bool parked = false;   // the waits of parked leases instead of the ladder
+  bool parked = false;                 // the waits of parked leases instead of the ladder
+  std::vector<uint32_t> parked_cards;  // so many; empty: the fewest, and a few numbers
+  double link_gb_per_s = 50;
   bool network = false;  // bounds of one program's run on other networks instead
   std::vector<double> gigabits = {1, 10, 25, 100}, delays_us = {20, 100, 1000};
 };

@@ -569,9 +569,21 @@ void CommandLine::add_plan() {
   sub->add_option("--idle", o.idle, "Move the memory of who has been idle for this time")
       ->type_name("TIME")
       ->capture_default_str();
-  sub->add_flag(
+  CLI::Option* const parked = sub->add_flag(
       "--parked", o.parked,
       "Instead: how long parked leases wait for their memory, and how many cards they need");
+  sub->add_option("--cards", o.parked_cards, "With so many cards; repeatable")
+      ->type_name("N")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 10000))
+      ->default_str("the fewest, 30 40 50 60")
+      ->needs(parked);
+  sub->add_option("--link", o.link_gb_per_s,
+                  "GB/s between a card and its server's memory, each way")
+      ->type_name("GB")
+      ->check(CLI::Range(0.001, 10000.0))
+      ->capture_default_str()
+      ->needs(parked);
   CLI::Option* const network = sub->add_flag(
       "--network", o.network,
       "Instead: FILE is what TENDRIL_STATS wrote; how long would that program take on such lines?");

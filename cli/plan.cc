@@ -66,15 +66,18 @@ base::Status add_file(const std::string& file, plan::RecordReader* reader) {
 constexpr double kWakeLimit_s = 3;
 
 // Empty: the records do not say when holders worked.
-std::string parked_text(const plan::Records& records, const plan::LadderOptions& ladder) {
+std::string parked_text(const PlanOptions& options, const plan::Records& records,
+                        const plan::LadderOptions& ladder) {
   std::string text;
   for (const uint64_t card_bytes : ladder.cards_bytes) {
     if (!records.measured) return "";
     plan::ParkedSettings settings;
     settings.card_bytes = card_bytes;
     settings.idle_s = static_cast<double>(ladder.idle_before_move_s);
+    settings.pressure_idle_s = std::min(settings.pressure_idle_s, settings.idle_s);
+    settings.link_bytes_per_s = options.link_gb_per_s * 1e9;
     settings.seed = ladder.seed;
-    text += plan::parked_text(records, settings, kWakeLimit_s);
+    text += plan::parked_text(records, settings, kWakeLimit_s, options.parked_cards);
   }
   return text;
 }
@@ -116,7 +119,7 @@ int plan_gpus(const PlanOptions& options) {
   const auto records = reader.finish();
   if (!records.ok()) return complain(kFailed, records.status());
   if (options.parked) {
-    const std::string text = parked_text(records.value(), ladder);
+    const std::string text = parked_text(options, records.value(), ladder);
     if (text.empty()) {
       return complain(kUsage, base::Status(base::Code::kInvalid,
                                            "--parked needs records of memory and work; these say "

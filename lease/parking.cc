@@ -109,6 +109,13 @@ void Parking::end(uint64_t lease_id) {
   leases_.erase(found);
 }
 
+uint64_t Parking::host_coming_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [id, parked] : leases_)
+    sum += parked.standing == Standing::kParking ? parked.host_bytes : 0;
+  return sum;
+}
+
 Standing Parking::standing(uint64_t lease_id) const {
   const Parked* const parked = find(lease_id);
   return parked == nullptr ? Standing::kGranted : parked->standing;

@@ -67,6 +67,8 @@ class Parking {
   const Parked* find(uint64_t lease_id) const;
   uint64_t host_used_bytes() const { return host_used_bytes_; }
   uint64_t host_budget_bytes() const { return host_budget_bytes_; }
+  // Of it, what leases that are parking now may still take of the machine's free memory.
+  uint64_t host_coming_bytes() const;
 
   // Of these leases, which are to be parked so that `waking` gets its slices: those that have been
   // idle longest, on the GPUs where it lacks something, until it lacks nothing. Empty: no choice of

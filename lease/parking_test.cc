@@ -43,10 +43,13 @@ struct Server {
 TEST(Parking, AParkedLeaseHoldsOnlyWhatStays) {
   Server server;
   ASSERT_TRUE(server.book.grant(1, ask(1, 600'000, 12 * kGib)).ok());
+  EXPECT_EQ(server.parking.host_coming_bytes(), 0u);
   ASSERT_TRUE(server.parking.begin(1, 1, 10 * kGib).ok());
+  EXPECT_EQ(server.parking.host_coming_bytes(), 10 * kGib) << "the next one must leave room for it";
   EXPECT_EQ(server.book.memory_promised(0), 12 * kGib) << "until the copy is there";
   EXPECT_EQ(server.book.share_used(0), 600'000u);
   server.parking.parked(2, 1, 10 * kGib, {kGib});
+  EXPECT_EQ(server.parking.host_coming_bytes(), 0u) << "it is no free memory any more";
   EXPECT_EQ(server.parking.standing(1), Standing::kParked);
   EXPECT_EQ(server.book.memory_promised(0), kGib);
   EXPECT_EQ(server.book.share_used(0), 0u);

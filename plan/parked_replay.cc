@@ -345,28 +345,34 @@ ParkedOutcome fewest_parked(const Records& records, ParkedSettings settings, dou
   return best;
 }
 
-std::string parked_text(const Records& records, ParkedSettings settings, double limit_s) {
+std::string parked_text(const Records& records, ParkedSettings settings, double limit_s,
+                        const std::vector<uint32_t>& cards) {
   std::string text = base::format(
       "Cards of %.0f GB, parked after %.0f s without work, or %.0f s if another one needs the "
-      "place; %.0f GB/s.\nFirst the fewest cards with which 99 %% of the wakes take at most %.0f "
-      "s.\n"
-      "CARDS  WAKES   PARKS   P50 WAIT  P99 WAIT  LONGEST    START     MOVED\n",
+      "place; %g GB/s.\n",
       static_cast<double>(settings.card_bytes) / 1e9, settings.idle_s, settings.pressure_idle_s,
-      settings.link_bytes_per_s / 1e9, limit_s);
+      settings.link_bytes_per_s / 1e9);
+  if (cards.empty()) {
+    text += base::format(
+        "First the fewest cards with which 99 %% of the wakes take at most %.0f s.\n", limit_s);
+  }
+  text += "CARDS  WAKES   PARKS   P50 WAIT  P99 WAIT  LONGEST    START     MOVED\n";
   const auto line = [&text](const ParkedOutcome& out) {
     text += base::format("%5u %6zu  %6zu %9.2f s %7.2f s %7.0f s %7.0f s %7.1f TB\n", out.cards,
                          out.wakes, out.parks, out.p50_wait_s, out.p99_wait_s, out.longest_wait_s,
                          out.longest_start_s, out.moved_bytes / 1e12);
   };
+  std::vector<uint32_t> numbers = cards;
+  if (cards.empty()) numbers = {30, 40, 50, 60};
   for (const bool bursts : {false, true}) {
     settings.bursts = bursts;
     text += bursts ? "assumed: each step's work is one burst somewhere in the step\n"
                    : "memory is needed for the whole of each step with work\n";
-    const ParkedOutcome fewest = fewest_parked(records, settings, limit_s);
-    line(fewest);
-    for (const uint32_t cards : {30U, 40U, 50U, 60U}) {
-      settings.cards = cards;
-      if (cards != fewest.cards) line(replay_parked(records, settings));
+    ParkedOutcome fewest;
+    if (cards.empty()) line(fewest = fewest_parked(records, settings, limit_s));
+    for (const uint32_t number : numbers) {
+      settings.cards = number;
+      if (number != fewest.cards) line(replay_parked(records, settings));
     }
   }
   return text;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/records.h"
 
@@ -36,6 +37,8 @@ ParkedOutcome replay_parked(const Records& records, const ParkedSettings& settin
 // The fewest cards with which 99 % of the wakes wait no longer than `limit_s`, and their outcome.
 ParkedOutcome fewest_parked(const Records& records, ParkedSettings settings, double limit_s);
 
-std::string parked_text(const Records& records, ParkedSettings settings, double limit_s);
+// For so many cards; none: the fewest, and some others.
+std::string parked_text(const Records& records, ParkedSettings settings, double limit_s,
+                        const std::vector<uint32_t>& cards = {});
 
 }  // namespace tendril::plan

@@ -108,7 +108,8 @@ Status Sessions::begin_park(Lease* lease, const std::string& why) {
   const wire::AccountingPage& page = *lease->accounting->get();
   for (uint32_t slice = 0; slice < lease->slices.size(); ++slice)
     bytes += bytes_in_use(page, slice) - bytes_in_use(page, slice, kDaemonTally);
-  const uint64_t available = host_available_bytes();
+  const uint64_t free = host_available_bytes();
+  const uint64_t available = free - std::min(free, parking_.host_coming_bytes());
   if (bytes > available - std::min(available, kHostReserveBytes)) {
     return Status(Code::kRefused, who + " has " + config::format_size(bytes) +
                                       " on its GPUs, and this server has " +
