@@ -13,7 +13,7 @@ import unittest
 
 from support.browser import FOUND, Browser
 from harness import BUILD, Pool, Server, end, eventually, processor_seconds, start
-from pools import policy
+from support.pools import policy
 from support.page_client import PageClient, free_port
 from test_identity import Folders
 
