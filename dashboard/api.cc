@@ -144,6 +144,18 @@ http::Response json_response(std::string json) {
   return response;
 }
 
+// Packed, if it is long and the asker takes that.
+http::Response packed_response(const http::Request& request, std::string json) {
+  http::Response response = json_response(std::move(json));
+  const bool takes = request.header("accept-encoding").find("gzip") != std::string_view::npos;
+  if (!takes || response.body.size() < kPackedMin) return response;
+  http::Packer packer;
+  const std::string packed = packer.pack(response.body);
+  response.body = packed + packer.finish();
+  response.headers.emplace_back("Content-Encoding", "gzip");
+  return response;
+}
+
 http::Response file_response(const File& file, const http::Request& request) {
   http::Response response;
   response.type = file.type;
@@ -505,19 +517,18 @@ void Page::get_totals(std::shared_ptr<Call> call) {
 
 // Asks for something that changes nothing, and may be long.
 void Page::look_up(const std::shared_ptr<Call>& call, wire::PoolCommand command) {
-  const bool packs = call->request.header("accept-encoding").find("gzip") != std::string_view::npos;
-  options_.source->command(call->caller.who, call->exchange->visitor().address, std::move(command),
-                           [call, packs](base::Result<std::string> json) {
-                             if (!json.ok()) return call->exchange->answer(problem(json.status()));
-                             http::Response response = json_response(json.take());
-                             if (packs && response.body.size() >= kPackedMin) {
-                               http::Packer packer;
-                               const std::string packed = packer.pack(response.body);
-                               response.body = packed + packer.finish();
-                               response.headers.emplace_back("Content-Encoding", "gzip");
-                             }
-                             call->exchange->answer(std::move(response));
-                           });
+  // The source's thread has better things to do than packing.
+  options_.source->command(
+      call->caller.who, call->exchange->visitor().address, std::move(command),
+      [call, shared = shared_](base::Result<std::string> json) {
+        auto held = std::make_shared<base::Result<std::string>>(std::move(json));
+        const std::lock_guard<std::mutex> hold(shared->mutex);
+        if (shared->page == nullptr || !shared->post) return;
+        shared->post([call, held] {
+          call->exchange->answer(held->ok() ? packed_response(call->request, held->take())
+                                            : problem(held->status()));
+        });
+      });
 }
 
 // ---- doing ----

@@ -28,6 +28,7 @@ std::string error_json(const base::Status& status);
 http::Response problem(const base::Status& status);
 http::Response problem(int status, const char* code, const std::string& text);
 http::Response json_response(std::string json);
+http::Response packed_response(const http::Request& request, std::string json);
 http::Response file_response(const File& file, const http::Request& request);
 // The headers that keep other sites' pages out.
 void add_guards(http::Response* response);

@@ -60,6 +60,16 @@ TEST(Api, FilesComePackedAndOnce) {
   EXPECT_EQ(find_file("/files.h"), nullptr);
 }
 
+TEST(Api, LongAnswersArePacked) {
+  const std::string text(100'000, 'x');
+  const http::Response packed = packed_response(with("accept-encoding", "gzip"), text);
+  EXPECT_LT(packed.body.size(), 2'000u);
+  EXPECT_EQ(packed.body.substr(0, 2), "\x1f\x8b");
+  EXPECT_EQ(packed.headers.back().second, "gzip");
+  EXPECT_EQ(packed_response(http::Request(), text).body, text);
+  EXPECT_EQ(packed_response(with("accept-encoding", "gzip"), "{}").body, "{}");
+}
+
 TEST(Api, ErrorsAreJsonWhateverTheySay) {
   const http::Response refused =
       problem(base::Status(base::Code::kRefused, "\"<b>\x1b\xff (rule: role)"));

@@ -296,7 +296,7 @@ class Sums {
     keyed(
       this.body,
       answer.totals.map((sums) => ({ sums, name: by ? nameOf({ name: sums[by], others: sums.others }, answer.others) : "all" })),
-      (each) => `${each.sums.others} ${each.name}`,
+      (each) => `${each.sums.others} ${each.sums[by] ?? ""}`,
       ({ sums, name }) => {
         const link = sums.others ? null : linkOf(by, sums[by] ?? "");
         const cells = kColumns.map(() => el("td", { class: "right" }));

@@ -366,7 +366,7 @@ class Secret(unittest.TestCase):
         browser = PageClient(port)
         browser.get("now", 401)
         browser.post("session", {"token": secret})
-        browser.get("now")
+        eventually(lambda: browser.ask("GET", "/api/v1/now")[0] == 200, 20, "a scheduler")
         PageClient(port, token=secret).get("now")
         wrong = PageClient(port, token="wrong")
         errors = [wrong.get("now", 403)["error"] for _ in range(8)]
