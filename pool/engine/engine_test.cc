@@ -319,6 +319,42 @@ TEST_F(Rules, OverdueRequestsForOtherGpusWaitAtTheSameTime) {
   EXPECT_EQ(starts(2000), Ids{12});
 }
 
+// Its memory is half of a small GPU and a quarter of a large one, and its account may have less
+// than a half.
+TEST_F(Rules, StartsWhereItCountsAsLittleAsItMust) {
+  PoolPolicy policy = default_policy();
+  policy.accounts[0].limit = {400'000};
+  policy.longest_wait_s = 100;
+  use(policy);
+  EngineServer mixed;
+  mixed.name = "mixed";
+  for (const uint64_t gigabytes : {80, 80, 160, 80})
+    mixed.gpus.push_back(EngineGpu{"H" + std::to_string(gigabytes), 0, gigabytes * kGigabyte, 0});
+  ASSERT_TRUE(engine_.add_server(mixed));
+  Ask small = ask(1, 1, 0);
+  small.memory_bytes = 40 * kGigabyte;
+  small.most_s = 1000;
+  submit(small);
+  const EnginePlan plan = engine_.plan(0);
+  ASSERT_EQ(plan.starts.size(), 1U);
+  EXPECT_EQ(plan.starts[0].slices[0].gpu, 2U);
+  small.id = 2;
+  submit(small, 1);
+  EXPECT_TRUE(starts(1).empty());
+  EXPECT_TRUE(starts(110).empty());
+  EXPECT_TRUE(waiting(2, 110).promised);
+  EXPECT_EQ(waiting(2, 110).start_to_s, 1000) << "beside nobody, on the large one";
+  engine_.ended(1, 900);
+  EXPECT_EQ(starts(900), Ids{2});
+  engine_.ended(2, 910);
+  small.id = 3;
+  small.filter_text = "not index = 2";
+  small.filter = [](uint32_t, uint32_t gpu) { return gpu != 2; };
+  submit(small, 910);
+  EXPECT_TRUE(starts(910).empty());
+  EXPECT_EQ(waiting(3, 910).reason, WaitReason::kQuota) << waiting(3, 910).text;
+}
+
 TEST_F(Rules, KeepsNoMoreThanOnePlaceFreeForWhatMayNeverEnd) {
   PoolPolicy policy = default_policy();
   policy.longest_wait_s = 100;

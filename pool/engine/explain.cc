@@ -245,7 +245,13 @@ void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64
   Seeker seeker = seeker_for(entry, now_s);
   seeker.may_use = &may_use;
   const auto fits = [&] { return !room.find(seeker, gpu_class).slices.empty(); };
-  if (fits()) {
+  if (const FoundPlace found = room.find(seeker, gpu_class); !found.slices.empty()) {
+    // It may count as more there than on the largest GPU.
+    Charge there = charge;
+    there.amount = amount_of(found.slices);
+    const auto lacking = ledger.lacks(ledger.use(), there);
+    if (lacking && lacking->what != Lack::kFull)
+      return lacking_text(entry, gpu_class, *lacking, out);
     out.reason = WaitReason::kPriority;
     out.text = "others have been promised what is free; " + unused;
     return;

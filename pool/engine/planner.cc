@@ -219,10 +219,15 @@ bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, E
   }
   const uint64_t amount = amount_of(found.slices);
   if (amount != charge.amount) {
-    // On smaller GPUs its memory is a larger part.
+    // On smaller GPUs its memory is a larger part, which may be too much.
+    seeker.counts_at_most = charge.amount / entry.ask.slices;
     charge.amount = amount;
-    if (lacks()) return false;
-    if (delays_a_promise(entry, charge, ends_by_s)) return false;
+    if (lacks() || delays_a_promise(entry, charge, ends_by_s)) {
+      found = room.find(seeker, gpu_class);
+      charge.amount = amount_of(found.slices);
+      if (found.slices.empty() || lacks() || delays_a_promise(entry, charge, ends_by_s))
+        return false;
+    }
   }
   start(entry, charge, std::move(found.slices), now_s, plan);
   return true;

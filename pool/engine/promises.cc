@@ -167,40 +167,54 @@ std::optional<Promise> Engine::State::best_promise(Entry& entry, int64_t now_s, 
       continue;
     const auto lacking = ledger.lacks(ledger.use(), charge);
     if (lacking && lacking->what != Lack::kFull && (!late || by_force)) continue;
-    EarliestPlace place = room.earliest(seeker, gpu_class, ends);
-    if (place.at_s == kNever) continue;
-    int64_t may_s = now_s;
-    if (lacking && !by_force && ledger.lacks(use_at(place.at_s, charge), charge)) {
-      may_s = lacks_until(charge, now_s);
-      if (may_s == kNever) continue;
-      if (may_s > place.at_s) {
-        Seeker later = seeker;
-        later.now_s = may_s;
-        place = room.earliest(later, gpu_class, ends);
-        if (place.at_s == kNever) continue;
-      }
-    }
-    Promise promise;
-    promise.at_s = by_force ? now_s : place.at_s;
-    if (best && best->at_s <= promise.at_s) continue;
-    promise.id = entry.ask.id;
-    promise.gpu_class = gpu_class;
-    promise.inside = inside;
-    promise.late = late;
-    promise.by_force = by_force;
-    promise.computed_s = now_s;
-    promise.gains = room.gains(gpu_class);
-    promise.after_id = place.after_id;
-    promise.reclaiming = own != nullptr && own->reclaiming;
-    promise.slices = place.slices;
-    promise.charge = charge;
-    promise.charge.amount = amount_of(place.slices);  // as it will count there
-    promise.most_s = entry.most_s;
-    promise.then = then_of(promise);
-    if (!by_force && !fits_beside_promises(promise)) continue;
-    best = std::move(promise);
+    if (best_here(entry, seeker, gpu_class, by_force, ends, &best) || entry.ask.memory_bytes == 0)
+      continue;
+    // On the largest GPUs its memory is the smallest part, and may be what it can have.
+    seeker.counts_at_most = charge.amount / entry.ask.slices;
+    best_here(entry, seeker, gpu_class, by_force, ends, &best);
+    seeker.counts_at_most = 0;
   }
   return best;
+}
+// Of one class. False: it would have no place there, or more than its account or user may have.
+bool Engine::State::best_here(const Entry& entry, const Seeker& seeker, uint32_t gpu_class,
+                              bool by_force, const Room::Ends& ends, std::optional<Promise>* best) {
+  const int64_t now_s = seeker.now_s;
+  const Charge charge = charge_of(entry, gpu_class);
+  const auto lacking = ledger.lacks(ledger.use(), charge);
+  EarliestPlace place = room.earliest(seeker, gpu_class, ends);
+  if (place.at_s == kNever) return false;
+  if (lacking && !by_force && ledger.lacks(use_at(place.at_s, charge), charge)) {
+    const int64_t may_s = lacks_until(charge, now_s);
+    if (may_s == kNever) return false;
+    if (may_s > place.at_s) {
+      Seeker later = seeker;
+      later.now_s = may_s;
+      place = room.earliest(later, gpu_class, ends);
+      if (place.at_s == kNever) return false;
+    }
+  }
+  const Promise* own = promise_of(entry.ask.id);
+  Promise promise;
+  promise.at_s = by_force ? now_s : place.at_s;
+  if (*best && (*best)->at_s <= promise.at_s) return true;
+  promise.id = entry.ask.id;
+  promise.gpu_class = gpu_class;
+  promise.inside = ledger.inside_quota(ledger.use(), charge);
+  promise.late = late(entry, now_s);
+  promise.by_force = by_force;
+  promise.computed_s = now_s;
+  promise.gains = room.gains(gpu_class);
+  promise.after_id = place.after_id;
+  promise.reclaiming = own != nullptr && own->reclaiming;
+  promise.slices = place.slices;
+  promise.charge = charge;
+  promise.charge.amount = amount_of(place.slices);  // as it will count there
+  promise.most_s = entry.most_s;
+  promise.then = then_of(promise);
+  if (!by_force && !fits_beside_promises(promise)) return false;
+  *best = std::move(promise);
+  return true;
 }
 
 // What is held when it is to start, with what else was promised by then.

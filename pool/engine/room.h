@@ -59,6 +59,7 @@ struct Seeker {
   int64_t now_s = 0;
   int64_t lasts_s = kNever;
   bool into_maintenance = false;
+  uint64_t counts_at_most = 0;  // of a slice: GPUs where it counts as more are left out; 0: none
   // May it use that reservation? Null: none.
   const std::function<bool(uint64_t reservation)>* may_use = nullptr;
   bool past_promises = false;  // as if there were none; to find the reason

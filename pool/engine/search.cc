@@ -39,7 +39,8 @@ class Room::TimeVeto final : public Veto {
     if (seeker_.avoided != nullptr)
       for (const Avoided& avoided : *seeker_.avoided)
         if (avoided.server == server && seeker_.now_s < avoided.until_s) return false;
-    return true;
+    return seeker_.counts_at_most == 0 ||
+           room_.amount_of(room_.slice_on(server, gpu, request_)) <= seeker_.counts_at_most;
   }
 
   static constexpr int64_t kInTime = std::numeric_limits<int64_t>::min();

@@ -159,6 +159,8 @@ class Engine::State {
   void head(Entry& entry, int64_t now_s, EnginePlan& plan);
   bool promise(Entry& entry, int64_t now_s, bool by_force);
   std::optional<Promise> best_promise(Entry& entry, int64_t now_s, bool by_force);
+  bool best_here(const Entry& entry, const Seeker& seeker, uint32_t gpu_class, bool by_force,
+                 const Room::Ends& ends, std::optional<Promise>* best);
   void keep_promise(Promise&& promise);
   bool lacks_then(const Promise& promise) const;
   static bool meets(const Promise& one, const Promise& other);

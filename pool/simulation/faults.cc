@@ -194,6 +194,8 @@ void World::calm_down() {
   // What ends later than now does so by its own event, if it did not yet.
   clock_.in(20 * kMinute, [this] {
     for (auto& server : servers_) command("undrain", {server->name()}, "");
+    drained_.clear();
+    rules_.servers_changed();
   });
 }
 

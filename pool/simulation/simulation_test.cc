@@ -66,11 +66,12 @@ void simulate(WorldOptions options) {
       static_cast<unsigned long long>(looks.overdue), static_cast<unsigned long long>(looks.walls));
   const StarvationChecks::Counts& starved = world.rules().starvation();
   printf(
-      "  overdue: looked at %llu, promised %llu, promise as before %llu; at most %llu before one, "
+      "  overdue: looked at %llu, promised %llu, promise as before %llu, later %llu; at most %llu "
+      "before one, "
       "longest %lld s, without a promise %lld s\n",
       static_cast<unsigned long long>(starved.overdue),
       static_cast<unsigned long long>(starved.promised),
-      static_cast<unsigned long long>(starved.kept),
+      static_cast<unsigned long long>(starved.kept), static_cast<unsigned long long>(starved.moved),
       static_cast<unsigned long long>(starved.most_before),
       static_cast<long long>(starved.longest_s), static_cast<long long>(starved.unpromised_s));
   if (!broken.empty()) printf("%s", world.log_text().c_str());

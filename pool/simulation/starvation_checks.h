@@ -27,7 +27,7 @@ class StarvationChecks {
   void clock_stepped();
 
   struct Counts {  // of looks at one request
-    uint64_t overdue = 0, promised = 0, kept = 0;
+    uint64_t overdue = 0, promised = 0, kept = 0, moved = 0;
     uint64_t most_before = 0;  // overdue, and for the same GPUs
     int64_t unpromised_s = 0;  // that one had no promise, at most
     int64_t longest_s = 0;     // that one was overdue and waited for a place
