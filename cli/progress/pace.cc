@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 // A call that was killed leaves its mark on the page. So nothing is said of what does not go on.
-constexpr uint64_t kLongestAttachNs = 300 * kNsPerSecond, kLongestPauseNs = 20 * kNsPerSecond;
+constexpr uint64_t kLongestAttachNs = 60 * kNsPerSecond, kLongestPauseNs = 20 * kNsPerSecond;
 constexpr double kNearlyAll = 0.9;
 constexpr double kGb = 1e9;
 

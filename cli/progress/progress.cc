@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/memfd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -34,7 +35,11 @@ size_t columns() {
   return std::max<size_t>(20, std::min<size_t>(known ? size.ws_col : kUsualColumns, 80)) - 1;
 }
 
+// A terminal that a person has stopped (Ctrl-S) takes nothing. Neither the program nor its signals
+// must wait for it.
 void put(const std::string& text) {
+  pollfd terminal = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&terminal, 1, 0) <= 0 || (terminal.revents & POLLOUT) == 0) return;
   const ssize_t ignored = write(STDERR_FILENO, text.data(), text.size());
   (void)ignored;  // a terminal that is gone
 }

@@ -173,9 +173,9 @@ must(cuda.cuInit(0))
 mark("attached")
 must(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
 must(cuda.cuCtxSetCurrent(context))
-must(cuda.cuMemAlloc_v2(byref(memory), 96 << 20))
-data = create_string_buffer(96 << 20)
-must(cuda.cuMemcpyHtoD_v2(memory, data, 96 << 20))
+must(cuda.cuMemAlloc_v2(byref(memory), 160 << 20))
+data = create_string_buffer(160 << 20)
+must(cuda.cuMemcpyHtoD_v2(memory, data, 160 << 20))
 mark("one upload")
 for turn in range(int(sys.argv[1])):
     must(cuda.cuMemcpyHtoD_v2(memory, data, 4 << 20))
@@ -209,18 +209,22 @@ class Progress(unittest.TestCase):
     def environment(self, **more):
         return clean_environment(TENDRIL_TRANSPORT="tcp", TERM="xterm", **more)
 
+    def spawn(self, command, terminal, **more):
+        """With that terminal, which controls it."""
+        return subprocess.Popen(
+            command,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+            env=self.environment(**more),
+        )
+
     def on_a_terminal(self, *words, **more):
         """What a person sees."""
         ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            self.command(*words),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # it controls us
-            env=self.environment(**more),
-        )
+        process = self.spawn(self.command(*words), theirs, **more)
         os.close(theirs)
         parts = []
 
@@ -243,7 +247,7 @@ class Progress(unittest.TestCase):
         drawn = re.findall(r"\r\033\[K(tendril: [^\r\n]*)", seen)
         self.assertTrue(any("attaching to 127.0.0.1" in line for line in drawn), seen)
         self.assertTrue(
-            any(re.search(r"uploaded \d+ MB of 101 MB, \d+ MB/s, \d+ s left", x) for x in drawn),
+            any(re.search(r"uploaded \d+ MB of 168 MB, \d+ MB/s, \d+ s left", x) for x in drawn),
             seen,
         )
         self.assertTrue(any(re.search(r"uploaded \d+ MB, \d+ MB/s$", x) for x in drawn), seen)
@@ -270,6 +274,18 @@ class Progress(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((done.stdout + done.stderr).count("MARK"), 7)
         self.assertEqual(re.sub(r"MARK [^\n]*\n", "", done.stdout + done.stderr), "")
+
+    def test_a_terminal_that_is_stopped_holds_nobody_up(self):
+        ours, theirs = pty.openpty()
+        termios.tcflow(theirs, termios.TCOOFF)  # Ctrl-S
+        silent = ["sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh"]
+        command = self.command(0)
+        at = command.index("--") + 1
+        process = self.spawn(command[:at] + silent + command[at:], theirs)
+        self.addCleanup(harness.end, process)
+        self.assertEqual(process.wait(timeout=90), 0)
+        os.close(ours)
+        os.close(theirs)
 
     def test_it_can_be_left_out(self):
         seen = self.on_a_terminal(0, "--no-progress")
