@@ -232,6 +232,17 @@ void Engine::State::diagnose_taking(const Entry& entry, uint32_t gpu_class, int6
   out.reclaimed = taking.amount == lent ? "those" : amount_text(taking.amount);
 }
 
+// A place may count as more than on the largest GPU.
+bool Engine::State::is_too_much(const Entry& entry, uint32_t gpu_class,
+                                const std::vector<PlacedSlice>& slices, EngineWaiting& out) const {
+  Charge there = charge_of(entry, gpu_class);
+  there.amount = amount_of(slices);
+  const auto lacking = ledger.lacks(ledger.use(), there);
+  if (!lacking || lacking->what == Lack::kFull) return false;
+  lacking_text(entry, gpu_class, *lacking, out);
+  return true;
+}
+
 void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64_t now_s,
                                    EngineWaiting& out) {
   const std::string gpus = policy().gpu_classes[gpu_class].name;
@@ -246,12 +257,7 @@ void Engine::State::diagnose_place(const Entry& entry, uint32_t gpu_class, int64
   seeker.may_use = &may_use;
   const auto fits = [&] { return !room.find(seeker, gpu_class).slices.empty(); };
   if (const FoundPlace found = room.find(seeker, gpu_class); !found.slices.empty()) {
-    // It may count as more there than on the largest GPU.
-    Charge there = charge;
-    there.amount = amount_of(found.slices);
-    const auto lacking = ledger.lacks(ledger.use(), there);
-    if (lacking && lacking->what != Lack::kFull)
-      return lacking_text(entry, gpu_class, *lacking, out);
+    if (is_too_much(entry, gpu_class, found.slices, out)) return;
     out.reason = WaitReason::kPriority;
     out.text = "others have been promised what is free; " + unused;
     return;

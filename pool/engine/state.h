@@ -194,6 +194,8 @@ class Engine::State {
   // explain.cc
   void diagnose(const Entry& entry, int64_t now_s, EngineWaiting& out);
   void diagnose_place(const Entry& entry, uint32_t gpu_class, int64_t now_s, EngineWaiting& out);
+  bool is_too_much(const Entry& entry, uint32_t gpu_class, const std::vector<PlacedSlice>& slices,
+                   EngineWaiting& out) const;
   void diagnose_taking(const Entry& entry, uint32_t gpu_class, int64_t now_s, EngineWaiting& out);
   void lacking_text(const Entry& entry, uint32_t gpu_class, const Lacking& lacking,
                     EngineWaiting& out) const;
