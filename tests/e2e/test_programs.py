@@ -676,6 +676,22 @@ print("PASS")
 """
         self.passes("--", sys.executable, "-c", text, TENDRIL_TRANSPORT="tcp")
 
+    def test_nvml_sees_the_memory_that_the_program_has_allocated(self):
+        """Over a long line, too, where allocating waits for no answer."""
+        text = DRIVER_CALLS + """
+nvml, gpu, before, after = CDLL("libnvidia-ml.so.1"), c_void_p(), (c_uint64 * 3)(), (c_uint64 * 3)()
+must(nvml.nvmlInit_v2())
+must(nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(gpu)))
+for _ in range(5):
+    must(nvml.nvmlDeviceGetMemoryInfo(gpu, before))
+    must(cuda.cuMemAlloc_v2(byref(memory), c_size_t(100 << 20)))
+    must(nvml.nvmlDeviceGetMemoryInfo(gpu, after))
+    assert after[2] >= before[2] + (100 << 20), (before[2], after[2])
+print("PASS")
+"""
+        link = {"TENDRIL_TRANSPORT": "tcp", "TENDRIL_LINK": "5000:1000"}
+        self.passes("--", sys.executable, "-c", text, **link)
+
     def test_a_thread_far_ahead_of_its_gpu_does_not_hold_up_another_gpu(self):
         """As a driver does, the library lets a thread wait whose GPU has a thousand launches to
         run. The server has one thread for both GPUs."""

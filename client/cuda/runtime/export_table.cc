@@ -4,7 +4,7 @@
 // refused; callers expect that of an older or newer driver. A slot of unknown purpose answers
 // CUDA_ERROR_NOT_SUPPORTED and says so once: it is never null and never succeeds silently. One more
 // table is our own: counters for programs that measure what they cost
-// (tools/gpu/frameworks/meter.py).
+// (tools/gpu/frameworks/meter.py), and what our NVML calls before it looks at memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,19 @@ namespace {
 constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4,
                  kCheckWords = 15, kSelfTestWords = 3;
 constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17,
-                 kCompilerWords = 7, kOwnWords = 2;
+                 kCompilerWords = 7, kOwnWords = 3;
+
+// Returns when the workers have run all that was sent. A program hears of memory that it has
+// allocated or freed before the server does.
+void settle_all() {
+  Process* program = process();
+  if (program == nullptr) return;
+  for (Session* session : program->sessions) {
+    wire::cuda::error_text_request request;  // the least that is answered
+    wire::cuda::error_text_reply reply;
+    (void)session->call(kNoContext, request, reply);
+  }
+}
 
 // The tables as callers get them. Written once (build_tables), the same for every process.
 struct Tables {
@@ -257,6 +269,7 @@ void build_tables() {
   g_tables.compiler[6] = slot(&code_cache_free);
   fill(g_tables.own, kOwnWords);
   g_tables.own[1] = slot(&stats_counters);
+  g_tables.own[2] = slot(&settle_all);
 }
 
 struct Known {
