@@ -3,7 +3,6 @@
 #include "client/cuda/stream/ahead.h"
 
 #include "client/cuda/bodies.h"
-#include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -70,7 +69,8 @@ void Ahead::end() {
 }
 
 void make_room_slowly(Context* context, Stream* stream, uint32_t units) {
-  if (is_capturing(stream)) return;
+  // While anybody captures, a driver may forbid what a mark needs, and spoil that capture.
+  if (process()->open_captures.load(std::memory_order_relaxed) != 0) return;
   (stream != nullptr ? stream->ahead : context->legacy_ahead).make_room(context, stream, units);
 }
 
