@@ -30,8 +30,9 @@ std::string point_of(double part, bool blocks) {
 std::string bar_of(double part, size_t width, bool blocks) {
   const auto full =
       static_cast<size_t>(std::lround(std::clamp(part, 0.0, 1.0) * static_cast<double>(width)));
+  const char *const on = blocks ? "█" : "#", *const off = blocks ? "·" : "-";
   std::string bar = "[";
-  for (size_t i = 0; i < width; ++i) bar += i < full ? (blocks ? "█" : "#") : (blocks ? "·" : "-");
+  for (size_t i = 0; i < width; ++i) bar += i < full ? on : off;
   return bar + "]";
 }
 

@@ -9,28 +9,12 @@
 #include "plan/page.h"
 #include "plan/parked_replay.h"
 #include "plan/shared_gpu.h"
+#include "plan/test_records.h"
 
 namespace tendril::plan {
 namespace {
 
 constexpr uint64_t kGb = 1'000'000'000;
-
-Records records_of(const std::vector<std::string>& files) {
-  RecordReader reader;
-  for (const std::string& file : files) {
-    const base::Status status = reader.add(file);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  auto records = reader.finish();
-  EXPECT_TRUE(records.ok()) << records.status().message();
-  return records.ok() ? records.take() : Records();
-}
-
-std::string why_not(const std::string& file) {
-  RecordReader reader;
-  const base::Status status = reader.add(file);
-  return status.ok() ? reader.finish().status().message() : status.message();
-}
 
 constexpr char kRecordColumns[] =
     "time_s,server,gpu,user,job,utilisation_percent,memory_bytes,power_w\n";

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/test_records.h"
 #include "plan/use.h"
 
 namespace tendril::plan {
@@ -23,23 +24,6 @@ std::string answer(const std::vector<std::string>& all) {
   std::string text = R"({"status":"success","data":{"resultType":"matrix","result":[)";
   for (size_t i = 0; i < all.size(); ++i) text += (i == 0 ? "" : ",") + all[i];
   return text + "]}}";
-}
-
-Records records_of(const std::vector<std::string>& files) {
-  RecordReader reader;
-  for (const std::string& file : files) {
-    const base::Status status = reader.add(file);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  auto records = reader.finish();
-  EXPECT_TRUE(records.ok()) << records.status().message();
-  return records.ok() ? records.take() : Records();
-}
-
-std::string why_not(const std::string& file) {
-  RecordReader reader;
-  const base::Status status = reader.add(file);
-  return status.ok() ? reader.finish().status().message() : status.message();
 }
 
 void expect_part(const std::string& text, const std::string& part) {

@@ -113,7 +113,8 @@ Status HistoryReader::add_tier(const std::string& tier, uint64_t until_ns, uint6
   return status.ok() ? sums->status() : status;
 }
 
-// Hours know no leases: records of those that ended stand for what minutes do not have any more.
+// Hours have no rows of single leases. Where the minutes are gone, the record that a lease left at
+// its end takes their place.
 Status HistoryReader::add_ended(int64_t before_s, pool::HistorySums* sums) {
   return each(pool::keys::kUsed, "", [&](const store::Entry& entry) {
     pool::UsedRecord record;

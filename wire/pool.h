@@ -104,7 +104,7 @@ struct PoolReport {
   std::vector<BookEntry> entries;
   std::vector<OrderResult> results;
   std::vector<LeaseUse> uses;
-  std::vector<LeaseCounts> counts;  // of those that the last orders watch
+  std::vector<LeaseCounts> counts;  // of the leases that the last orders ask to watch
 };
 // In one report; and the leases that one server is asked to count.
 inline constexpr size_t kBookEntriesMax = 512, kLeaseUsesMax = 4096, kWatchedMax = 64;

@@ -246,8 +246,8 @@ void RuleChecks::granted(const FakeClient& client, const wire::LeaseReply& reply
 }
 
 // What starts over its account's quota leaves free what others never lend, as things were when the
-// lease was planned. Of leases that came just before nobody knows whether they were there then, nor
-// of those that ended since. So it is wrong only if it is wrong at each of these moments.
+// lease was planned. Nobody knows which of the leases that came just before, or ended since, were
+// there then. So the check looks at each of these moments, and all of them must be wrong.
 void RuleChecks::lending(const FakeLease& mine, uint32_t gpu_class) {
   if (gpu_class == kNoClass || !is_calm(kHeardNs)) return;
   ++counts_.lending;

@@ -390,6 +390,34 @@ step("after")
         self.assertLess(large, 20_000)
         self.assertLess(abs(large - small), 2_000)
 
+    def test_what_fails_and_is_not_awaited_is_the_communicators_state(self):
+        """And what the next call answers."""
+        fails = {"TENDRIL_SOFTNCCL_FAIL": "ncclAllReduce:5+:3"}
+        with Server(*self.OPTIONS, gpus=1, warm=0, environment=fails) as failing:
+            run = self.python(
+                NCCL + """
+me = Rank(0, 0)
+works(me.begin(1, new_id()))
+for _ in range(4):
+    works(me.all_reduce())
+me.read()
+assert me.state() == 0, me.state()
+assert me.all_reduce() == 0  # it goes ahead
+end = time.monotonic() + 5
+while me.state() == 0 and time.monotonic() < end:
+    time.sleep(0.01)
+assert me.state() == 3, me.state()
+assert me.all_reduce() == 3
+works(nccl.ncclCommAbort(me.comm))
+tell("passed")
+""",
+                "-n",
+                "2",
+                server=[failing, self.spare],
+            )
+            output = run.stdout.read()
+            self.assertEqual((run.wait(30), output.strip()), (0, "passed"), output)
+
     def test_a_communicator_is_charged_what_it_takes(self):
         """Exactly, from when it takes it until it has ended, however it ends. A slice without room
         refuses it with NCCL's own error."""
