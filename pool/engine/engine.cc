@@ -332,6 +332,43 @@ void Engine::State::resize(uint64_t id, const std::vector<PlacedSlice>& slices) 
   dirty_ = true;
 }
 
+// Its place is looked at as if it were not there. It is past the check of maintenance, because it
+// runs already and ends when it must.
+bool Engine::State::grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s,
+                         std::string* why) {
+  const auto found = running.find(id);
+  if (found == running.end()) return false;
+  advance(now_s);
+  Entry& entry = *found->second;
+  const std::vector<PlacedSlice> before = *room.slices_of(id);
+  Charge grown = entry.charge;
+  grown.amount = amount_of(slices);
+  const bool counts = entry.charged;
+  count(entry, false);
+  room.release(id);
+  const std::function<bool(uint64_t)> may_use = [&](uint64_t reservation) {
+    return this->may_use(entry, reservation);
+  };
+  Seeker seeker = seeker_for(entry, now_s);
+  seeker.lasts_s =
+      entry.ends_by_s == kNever ? kNever : std::max<int64_t>(entry.ends_by_s - now_s, 0);
+  seeker.may_use = &may_use;
+  seeker.past_maintenance = true;
+  why->clear();
+  if (counts && is_over(grown))
+    *why = "a limit of its user or account";
+  else if (!room.has_room(slices, entry.ask.packed))
+    *why = "others who were given what it had";
+  else if (!room.in_time(seeker, slices, now_s) ||
+           (counts && delays_a_promise(entry, grown, entry.ends_by_s)))
+    *why = "others to whom it is promised or reserved";
+  if (why->empty()) entry.charge = grown;
+  room.hold(id, why->empty() ? slices : before, entry.ask.packed, entry.ends_by_s);
+  count(entry, true);
+  dirty_ = dirty_ || why->empty();
+  return why->empty();
+}
+
 void Engine::State::ended(uint64_t id, int64_t now_s) {
   if (withdraw(id)) return;
   const auto found = running.find(id);
@@ -486,6 +523,10 @@ void Engine::adopt(const Ask& ask, const std::vector<PlacedSlice>& slices, int64
 }
 void Engine::resize(uint64_t id, const std::vector<PlacedSlice>& slices) {
   state_->resize(id, slices);
+}
+bool Engine::grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s,
+                  std::string* why) {
+  return state_->grow(id, slices, now_s, why);
 }
 void Engine::ended(uint64_t id, int64_t now_s) { state_->ended(id, now_s); }
 void Engine::failed(uint64_t id, uint32_t server, int64_t now_s) {

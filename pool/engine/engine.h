@@ -167,6 +167,9 @@ class Engine {
   void adopt(const Ask& ask, const std::vector<PlacedSlice>& slices, int64_t started_s);
   // The shares or memory of a lease changed.
   void resize(uint64_t id, const std::vector<PlacedSlice>& slices);
+  // The lease is to have as much again as `slices` say. True: it counts with them from now on.
+  // False: it stays as it is, because `why` forbids it: "a limit of its user or account".
+  bool grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s, std::string* why);
   void ended(uint64_t id, int64_t now_s);
   // The server did not take what plan() put there, or the program is to start again: the request
   // waits in its old place. The server gets nothing of it for some seconds; kNoServer: all may.

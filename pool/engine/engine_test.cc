@@ -606,6 +606,62 @@ TEST(Engine, WhatIsReclaimedIsGoneWhenItSays) {
   }
 }
 
+// A lease that was made smaller gets its share back when its user may have that much again.
+TEST_F(Rules, AShrunkLeaseGrowsWithinItsUsersLimit) {
+  PoolPolicy policy = default_policy();
+  policy.user_classes[0].max_per_user.gpus = kWholeGpu;
+  use(policy);
+  servers({2});
+  const auto slice = [](uint32_t gpu, uint32_t share_millionths) {
+    return std::vector<PlacedSlice>{{0, gpu, share_millionths, kGigabyte}};
+  };
+  engine_.adopt(ask(1, 1, 800'000), slice(0, 800'000), 0);
+  engine_.resize(1, slice(0, 200'000));
+  submit(ask(2, 1, 700'000), 10);
+  ASSERT_EQ(starts(10), Ids{2});
+  std::string why;
+  EXPECT_FALSE(engine_.grow(1, slice(0, 800'000), 20, &why));
+  EXPECT_EQ(why, "a limit of its user or account");
+  EXPECT_EQ(engine_.used_by_user(0, "ada"), 900'000U) << "nothing has changed";
+  engine_.ended(2, 30);
+  EXPECT_TRUE(engine_.grow(1, slice(0, 800'000), 30, &why)) << why;
+  EXPECT_EQ(engine_.used_by_user(0, "ada"), 800'000U);
+  EXPECT_FALSE(engine_.grow(7, slice(0, 800'000), 30, &why)) << "no such lease";
+}
+
+TEST_F(Rules, AShrunkLeaseGrowsWhereThereIsRoomAndNobodyWasPromisedIt) {
+  use(default_policy());
+  servers({1});
+  const auto slice = [](uint32_t share_millionths) {
+    return std::vector<PlacedSlice>{{0, 0, share_millionths, kGigabyte}};
+  };
+  Ask first = ask(1, 1, 800'000);
+  first.most_s = 10'000;
+  engine_.adopt(first, slice(800'000), 0);
+  engine_.resize(1, slice(200'000));
+  Ask second = ask(2, 1, 600'000);
+  second.most_s = 1'000;
+  submit(second, 10);
+  ASSERT_EQ(starts(10), Ids{2});
+  std::string why;
+  EXPECT_FALSE(engine_.grow(1, slice(800'000), 20, &why));
+  EXPECT_EQ(why, "others who were given what it had");
+  // Another is promised what the second leaves, from then on.
+  Ask third = ask(3, 1, 700'000);
+  third.most_s = 100'000;
+  submit(third, 30);
+  EXPECT_TRUE(starts(30).empty());
+  EXPECT_EQ(waiting(3, 30).start_to_s, 1'010);
+  engine_.ended(2, 500);
+  EXPECT_FALSE(engine_.grow(1, slice(800'000), 500, &why));
+  EXPECT_EQ(why, "others to whom it is promised or reserved");
+  EXPECT_EQ(starts(500), Ids{3});
+  engine_.ended(3, 600);
+  EXPECT_TRUE(engine_.grow(1, slice(800'000), 600, &why)) << why;
+  submit(ask(4, 1, 300'000), 600);
+  EXPECT_TRUE(starts(600).empty()) << "the grown lease counts at once";
+}
+
 // The cost of a decision, counted in places that are looked at: a clock would measure the machine.
 TEST(Engine, ADecisionLooksAtFewPlaces) {
   constexpr uint32_t kServers = 1'213, kGpus = 6'212, kLeases = 10'000, kRounds = 2'000;

@@ -194,12 +194,7 @@ bool Engine::State::consider(Entry& entry, int64_t now_s, EnginePlan& plan) {
 
 bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, EnginePlan& plan) {
   Charge charge = charge_of(entry, gpu_class);
-  // If all is held, places decide, unless some is kept for others.
-  const auto lacks = [&] {
-    const auto lacking = ledger.lacks(ledger.use(), charge);
-    return lacking && (lacking->what != Lack::kFull || lacking->kept);
-  };
-  if (lacks()) return false;
+  if (is_over(charge)) return false;
   const int64_t ends_by_s = plus_s(now_s, entry.most_s);
   const Promise* own = promise_of(entry.ask.id);
   Failure& failure = failures_[failure_key(entry.shape, gpu_class)];
@@ -222,15 +217,21 @@ bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, E
     // On smaller GPUs its memory is a larger part, which may be too much.
     seeker.counts_at_most = charge.amount / entry.ask.slices;
     charge.amount = amount;
-    if (lacks() || delays_a_promise(entry, charge, ends_by_s)) {
+    if (is_over(charge) || delays_a_promise(entry, charge, ends_by_s)) {
       found = room.find(seeker, gpu_class);
       charge.amount = amount_of(found.slices);
-      if (found.slices.empty() || lacks() || delays_a_promise(entry, charge, ends_by_s))
+      if (found.slices.empty() || is_over(charge) || delays_a_promise(entry, charge, ends_by_s))
         return false;
     }
   }
   start(entry, charge, std::move(found.slices), now_s, plan);
   return true;
+}
+
+// If all is held, places decide, unless some is kept for others.
+bool Engine::State::is_over(const Charge& charge) const {
+  const auto lacking = ledger.lacks(ledger.use(), charge);
+  return lacking && (lacking->what != Lack::kFull || lacking->kept);
 }
 
 // By what its account or user may have, that is; places are seen to by claims.

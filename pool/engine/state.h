@@ -75,6 +75,7 @@ class Engine::State {
   base::Status submit(const Ask& ask, int64_t now_s);
   void adopt(const Ask& ask, const std::vector<PlacedSlice>& slices, int64_t started_s);
   void resize(uint64_t id, const std::vector<PlacedSlice>& slices);
+  bool grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s, std::string* why);
   void ended(uint64_t id, int64_t now_s);
   void failed(uint64_t id, uint32_t server, int64_t now_s);
   bool withdraw(uint64_t id);
@@ -152,6 +153,7 @@ class Engine::State {
   void plan_all(int64_t now_s, EnginePlan& plan);
   bool consider(Entry& entry, int64_t now_s, EnginePlan& plan);
   bool try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, EnginePlan& plan);
+  bool is_over(const Charge& charge) const;
   bool delays_a_promise(const Entry& entry, const Charge& charge, int64_t ends_by_s);
   Seeker seeker_for(const Entry& entry, int64_t now_s);
   void start(Entry& entry, const Charge& charge, std::vector<PlacedSlice> slices, int64_t now_s,

@@ -75,7 +75,8 @@ std::vector<PlacedSlice> Scheduler::State::placed(const Job& job) const {
       const wire::SliceGrant& slice = part.slices[i];
       const uint32_t gpu = position_of(*server, slice.gpu_index);
       if (gpu >= server->record.facts.gpus.size()) continue;
-      slices.push_back({part.server, gpu, slice.share_millionths, slice.memory_bytes});
+      slices.push_back({part.server, gpu, std::max(slice.share_millionths, job.grown_millionths),
+                        slice.memory_bytes});
       if (!part.parked) continue;
       const uint64_t stays = i < part.stays_bytes.size() ? part.stays_bytes[i] : 0;
       slices.back().share_millionths = 0;
@@ -525,6 +526,10 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
   if (job->loss_told && order.kind == wire::OrderKind::kNotice && order.text == loss_notice(*job)) {
     job->loss_due_ns = now_.monotonic_ns + kLossGraceS * kSecond;
     arm(job->loss_due_ns, Timer::kLoss, job->id);
+  }
+  if (order.kind == wire::OrderKind::kChange && result.code != base::Code::kOk &&
+      job->grown_millionths != 0) {
+    stays_small(*job);
   }
   if (job->acted_ns != 0 && is_told(*job)) {
     job->life.delay(int64_t(now_.monotonic_ns - job->acted_ns));

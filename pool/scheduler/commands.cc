@@ -447,6 +447,10 @@ void Scheduler::State::change_waiting(uint64_t connection, const Asker& who, Job
 void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
                                   const wire::LeaseTerms& terms) {
   if (share_millionths != 0) job.request.slice.share_millionths = share_millionths;
+  // What a limit took does not come back by a change.
+  const bool is_small = job.life.shrunk() || growing_.count(job.id) != 0;
+  if (is_small && share_millionths >= job.share_millionths()) share_millionths = 0;
+  if (share_millionths != 0) job.grown_millionths = 0;
   job.request.terms = terms;
   save_grant(job);
   wire::Order told;

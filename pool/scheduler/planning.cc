@@ -118,6 +118,7 @@ void Scheduler::State::plan() {
     return;
   }
   plan_dirty_ = false;
+  grow_again();
   EnginePlan plan = engine_.plan(seconds());
   for (const EngineStart& start : plan.starts) {
     auto found = jobs_.find(start.id);
@@ -143,6 +144,7 @@ void Scheduler::State::plan() {
                      ? kNotAgain
                      : std::max(now_.monotonic_ns + kMillisecond,
                                 uint64_t(std::max<int64_t>(plan.again_s, 0)) * kSecond);
+  if (!growing_.empty()) plan_due_ns_ = std::min(plan_due_ns_, now_.monotonic_ns + kGrowsAgainNs);
   news_dirty_ = true;
   refuse_who_will_not_wait();
 }

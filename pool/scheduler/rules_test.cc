@@ -180,6 +180,43 @@ TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
   EXPECT_EQ(world.scheduler->counts().leases, 0u);
 }
 
+// While it was small another lease of its user was given what it had. So it stays small until that
+// one has ended, and its holder hears why.
+TEST_F(WithPolicy, AShrunkLeaseGetsItsShareBackWithinItsUsersLimit) {
+  std::string policy = kPolicy;
+  const std::string ends = "idle_action = [\"warn\", \"end\"]\nidle_grace = \"5m\"";
+  policy.replace(policy.find(ends), ends.size(),
+                 "idle_action = [\"warn\", \"shrink\"]\nidle_grace = \"5m\"\n"
+                 "max_per_user = { gpus = 1 }");
+  const std::string answer = world.command("apply", {}, policy.c_str());
+  ASSERT_TRUE(has(answer, "\"policy_revision\":2")) << answer;
+  const uint64_t first = world.start("ann", 1, 0.8);
+  wire::BookEntry& idle = entry(first);
+  idle.was_attached = true;
+  idle.idle_ns = 0;
+  world.pass(40 * 60);
+  ASSERT_EQ(idle.slices[0].share_millionths, 200'000u);
+  const uint64_t second = world.start("ann", 1, 0.7);
+  ASSERT_TRUE(world.answer(second)->status.ok());
+  idle.idle_ns = 0;
+  world.pass(60);
+  EXPECT_EQ(idle.slices[0].share_millionths, 200'000u);
+  ASSERT_FALSE(told(wire::OrderKind::kNotice).empty());
+  EXPECT_EQ(told(wire::OrderKind::kNotice).back().text,
+            "it works again and keeps its small share until there is room beside a limit of its "
+            "user or account");
+  const std::string lease = std::to_string(world.answer(first)->reply.lease_id);
+  const std::string by_hand = world.command("change", {lease, "share=0.8"});
+  world.pass(10);
+  EXPECT_EQ(idle.slices[0].share_millionths, 200'000u) << by_hand;
+  const size_t notices = told(wire::OrderKind::kNotice).size();
+  server->end(world.answer(second)->reply.parts[0].lease_id, "done");
+  world.pass(10);
+  EXPECT_EQ(idle.slices[0].share_millionths, 800'000u);
+  EXPECT_EQ(told(wire::OrderKind::kNotice).size(), notices);
+  EXPECT_EQ(told(wire::OrderKind::kChange).back().text, "it has what it had before");
+}
+
 // One line with the time of the reclaim, and no new one for every second that it moves.
 TEST_F(WithPolicy, AReclaimIsForetoldOnce) {
   world.start("bob", 1, 1);

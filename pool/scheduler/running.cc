@@ -152,9 +152,7 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
   told.notice = notice_of(action);
   told.text = cut_text(action.text);
   told.in_s = action.next_s;
-  const uint32_t granted = job.request.slice.share_millionths != 0
-                               ? job.request.slice.share_millionths
-                               : job.share_millionths();
+  const uint32_t granted = granted_share(job);
   switch (action.act) {
     case LifeAct::kEnd:
       end_job(job, action.text);
@@ -163,6 +161,8 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
     case LifeAct::kRequeue:
       break;
     case LifeAct::kShrink:
+      growing_.erase(job.id);
+      job.grown_millionths = 0;
       told.kind = wire::OrderKind::kChange;
       told.share_millionths = shrunk_share(granted);
       break;
@@ -179,9 +179,73 @@ void Scheduler::State::act(Job& job, const LifeAction& action) {
       }
       told.kind = wire::OrderKind::kChange;
       told.share_millionths = action.shrunk ? shrunk_share(granted) : granted;
+      if (!action.shrunk) return grow(job, std::move(told));
       break;
   }
   tell_parts(job, std::move(told));
+}
+
+uint32_t Scheduler::State::granted_share(const Job& job) const {
+  return job.request.slice.share_millionths != 0 ? job.request.slice.share_millionths
+                                                 : job.share_millionths();
+}
+
+// While a lease was small, others may have been given what it had. So the engine decides whether it
+// gets its share back now. If not, it keeps what it has, goes first when something becomes free,
+// and its holder hears what is in the way. `told`: the order to its servers.
+void Scheduler::State::grow(Job& job, wire::Order told) {
+  std::vector<PlacedSlice> slices = placed(job);
+  uint32_t least = told.share_millionths;
+  for (const Part& part : job.parts) {
+    for (const wire::SliceGrant& slice : part.slices)
+      least = std::min(least, slice.share_millionths);
+  }
+  const bool is_small = job.in_engine && least < told.share_millionths && !slices.empty();
+  for (PlacedSlice& slice : slices) {
+    if (slice.share_millionths != 0) slice.share_millionths = told.share_millionths;  // not parked
+  }
+  std::string why;
+  if (is_small && !engine_.grow(job.id, slices, seconds(), &why)) {
+    if (!growing_.insert(job.id).second) return;
+    told.kind = wire::OrderKind::kNotice;
+    told.share_millionths = 0;
+    told.text =
+        cut_text("it works again and keeps its small share until there is room beside " + why);
+    event("small", "lease " + std::to_string(job.id), told.text);
+    return tell_parts(job, std::move(told));
+  }
+  growing_.erase(job.id);
+  if (is_small) job.grown_millionths = told.share_millionths;
+  plan_dirty_ = true;
+  tell_parts(job, std::move(told));
+}
+
+// Before anything new starts.
+void Scheduler::State::grow_again() {
+  const std::set<uint64_t> growing = growing_;
+  for (uint64_t id : growing) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end() || found->second.stage != Stage::kGranted) {
+      growing_.erase(id);
+      continue;
+    }
+    Job& job = found->second;
+    if (job.grows_from_ns > now_.monotonic_ns) continue;
+    wire::Order told;
+    told.kind = wire::OrderKind::kChange;
+    told.notice = wire::NoticeKind::kResumed;
+    told.text = "it has what it had before";
+    told.share_millionths = granted_share(job);
+    grow(job, std::move(told));
+  }
+}
+
+// A server did not give it back: it has leases there that it granted by itself.
+void Scheduler::State::stays_small(Job& job) {
+  job.grown_millionths = 0;
+  job.grows_from_ns = now_.monotonic_ns + kGrowsAgainNs;
+  growing_.insert(job.id);
+  if (job.in_engine && !placed(job).empty()) engine_.resize(job.id, placed(job));
 }
 
 // All its servers are told to end it. It counts until they say that it has.
@@ -217,6 +281,7 @@ void Scheduler::State::finish_if_over(Job& job) {
   const std::string& key = job.request.wish.request_key;
   if (!key.empty()) job_by_key_.erase(job.who.id + '\n' + key);
   awaiting_.erase(job.id);
+  growing_.erase(job.id);
   jobs_.erase(job.id);
 }
 

@@ -35,6 +35,7 @@ inline constexpr uint64_t kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 inline constexpr uint64_t kHoldAnswerNs = 5 * kSecond;       // then a hold counts as refused
 inline constexpr uint64_t kCommitAnswerNs = 8 * kSecond;     // the same for a commit
 inline constexpr uint64_t kStoreSlowNs = 3 * kSecond;        // then nothing new is started
+inline constexpr uint64_t kGrowsAgainNs = 5 * kSecond;       // between tries to give a share back
 inline constexpr uint64_t kNewsEveryNs = 5 * kSecond;        // a sign of life to each that waits
 inline constexpr uint64_t kNewsOfEachNs = kMillisecond / 4;  // SchedulerOptions::news_ms grows so
 inline constexpr uint64_t kIdleShownNs = 15 * kSecond;       // shorter is not shown as idle
@@ -132,6 +133,10 @@ struct Job {
   Life life;
   bool stirred = false;   // life has acted, so look at each report
   uint64_t acted_ns = 0;  // when it did last
+  // The engine counts each of its slices as at least this, because its servers were ordered to make
+  // them so large again.
+  uint32_t grown_millionths = 0;
+  uint64_t grows_from_ns = 0;  // a server refused to, so not before this time
   uint64_t life_due_ns = kNotAgain;
   bool reclaim = false;
   std::string reclaim_why, end_why;
@@ -373,6 +378,10 @@ class Scheduler::State {
   LifeRules rules_of(const Job& job) const;
   LifeFacts facts_of(const Job& job) const;
   void act(Job& job, const LifeAction& action);
+  uint32_t granted_share(const Job& job) const;
+  void grow(Job& job, wire::Order told);
+  void grow_again();
+  void stays_small(Job& job);
   void tell_parts(Job& job, wire::Order order);
   void end_job(Job& job, const std::string& why);
   void tell_end(Job& job);
@@ -495,6 +504,7 @@ class Scheduler::State {
   std::map<uint64_t, uint64_t> watched_;  // jobs that somebody looks at, and until when
   std::set<uint64_t> parked_;             // jobs that wait outside the engine
   std::set<uint64_t> hurried_;            // jobs that do not wait
+  std::set<uint64_t> growing_;            // shrunk leases that are to grow when there is room
   uint64_t usage_saved_ns_ = 0;
   std::string usage_bytes_;  // as last written
   EngineRecord recovered_usage_;

@@ -114,7 +114,8 @@ class TestServer {
     } else if (order.kind == wire::OrderKind::kPark && entry != nullptr) {
       entry->standing = wire::Standing::kParked;
       entry->stays_bytes.assign(entry->slices.size(), 0);
-    } else if (order.kind == wire::OrderKind::kChange && entry != nullptr) {
+    } else if (order.kind == wire::OrderKind::kChange && entry != nullptr &&
+               order.share_millionths != 0) {
       for (wire::SliceGrant& slice : entry->slices) slice.share_millionths = order.share_millionths;
     }
     results.push_back(result);
