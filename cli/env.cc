@@ -96,6 +96,15 @@ void print_docker(const Variables& variables, const std::string& client, const s
   }
 }
 
+// Of one server, if it answers.
+bool lends_nccl(const EnvOptions& options, const ServerList& servers) {
+  if (servers.endpoints.size() != 1) return false;
+  auto reached = reach(options);
+  if (!reached.ok()) return false;
+  const std::vector<ServerView> views = ask_servers(servers.endpoints, reached->connect);
+  return all_answer(views) && !views.empty() && !views[0].list.nccl_versions.empty();
+}
+
 void print_shell(const Variables& variables, const std::string& client) {
   printf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n",
          shell_quoted(client).c_str());
@@ -120,7 +129,8 @@ int print_environment(const EnvOptions& options) {
   const base::Status asked = add_pool_variables(options.pool, &*variables);
   if (!asked.ok()) return complain(kUsage, asked);
   const std::string token = token_path(options);
-  const std::string nccl = nccl_to_preload(*client, servers->endpoints.size());
+  const std::string nccl = nccl_to_preload(*client, servers->endpoints.size(),
+                                           slice.count > 1 && lends_nccl(options, *servers));
   if (options.docker) {
     // The client's folder has another place in the container.
     if (!nccl.empty())

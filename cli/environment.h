@@ -17,9 +17,11 @@ base::Result<std::string> client_directory();
 
 // `directory` in front of `old` (a list separated by colons), once.
 std::string prefixed_path(const std::string& directory, const std::string& old);
-// What LD_PRELOAD must begin with for a program on so many servers: our NCCL, because frameworks
-// look for their own where LD_LIBRARY_PATH does not reach. Empty: nothing; TENDRIL_NCCL=program.
-std::string nccl_to_preload(const std::string& client, size_t servers);
+// What LD_PRELOAD must begin with for a program with several GPUs: our NCCL, because frameworks
+// look for their own where LD_LIBRARY_PATH does not reach. On several servers no other works. On
+// one it does if a single process has all GPUs; ours is taken if the server lends NCCL. Empty:
+// nothing, as for one GPU, and with TENDRIL_NCCL=program.
+std::string nccl_to_preload(const std::string& client, size_t servers, bool lends_nccl);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 

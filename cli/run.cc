@@ -48,13 +48,20 @@ struct Held {
   bool requeues = false;  // the program may be started again, with others
 };
 
+// One server that lends NCCL for the several GPUs that it gave.
+bool lends_nccl(const Held& held) {
+  if (held.leases.size() != 1 || held.leases[0].lease.slices.size() < 2) return false;
+  auto list = held.leases[0].control->list();
+  return list.ok() && !list->nccl_versions.empty();
+}
+
 void set_variables(const RunOptions& options, const std::string& client, const Held& held,
                    uint32_t restarts, const std::string& progress) {
   std::vector<session::Endpoint> endpoints;
   for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", prefixed_path(client, old != nullptr ? old : "").c_str(), 1);
-  const std::string nccl = nccl_to_preload(client, held.leases.size());
+  const std::string nccl = nccl_to_preload(client, held.leases.size(), lends_nccl(held));
   const char* const preloaded = getenv("LD_PRELOAD");
   if (!nccl.empty())
     setenv("LD_PRELOAD", prefixed_path(nccl, preloaded != nullptr ? preloaded : "").c_str(), 1);

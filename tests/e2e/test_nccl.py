@@ -595,6 +595,21 @@ for name in names:
         self.assertEqual(status, 0, err)
         self.assertNotIn("LD_PRELOAD", out)
 
+    def test_a_server_that_lends_nccl_is_used_for_several_gpus_of_its_own_too(self):
+        library = f"LD_PRELOAD={harness.CLIENT.parent / 'nccl' / 'libnccl.so.2'}"
+        lends, has_none = Server("--nccl", str(SOFTNCCL), gpus=2, warm=0), Server(gpus=2, warm=0)
+        self.addCleanup(lends.stop)
+        self.addCleanup(has_none.stop)
+        for server, gpus, is_there in [(lends, 2, True), (lends, 1, False), (has_none, 2, False)]:
+            with self.subTest(lends=server is lends, gpus=gpus):
+                asked = ("-n", str(gpus), "-s", server.endpoint)
+                status, out, err = harness.tendril("run", *asked, "--", "env")
+                self.assertEqual(status, 0, err)
+                self.assertEqual(library in out, is_there, out)
+                status, out, err = harness.tendril("env", *asked)
+                self.assertEqual(status, 0, err)
+                self.assertEqual(library in out, is_there, out)
+
 
 RANK = """
 import threading
