@@ -318,7 +318,7 @@ class Servers(Steps):
                     self.say(f"{name}: no time left")
                     break
                 but = sides_of[names[name] :]
-                turns = field.compare(name, 5, 0.5, min(60, self.time_left()), but)
+                turns = field.compare(name, 5, 0.5, min(100, self.time_left()), but)
                 facts[name] = {each: meters.summary(turn) for each, turn in turns.items()}
                 facts[name]["turns"] = turns
                 server_tables.add_ratios(facts[name])
@@ -545,7 +545,7 @@ def measure(whole, here, words=()):
         ("torch", 60, within(200, s.torch)),
         ("calls", 60, within(240, s.calls)),
         ("links", 20, within(40, s.links)),
-        ("jax", 40, within(70, s.jax)),
+        ("jax", 40, within(170, s.jax)),
         ("memory", 20, within(50, s.memory)),
         ("windows", 40, within(90, s.windows)),
         ("scenarios", 30, within(80, s.scenarios)),
