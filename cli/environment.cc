@@ -43,7 +43,8 @@ std::string prefixed_path(const std::string& directory, const std::string& old) 
 
 std::string nccl_to_preload(const std::string& client, size_t servers, bool lends_nccl) {
   const char* const wish = getenv("TENDRIL_NCCL");
-  if ((servers < 2 && !lends_nccl) || (wish != nullptr && std::string(wish) == "program")) return "";
+  if ((servers < 2 && !lends_nccl) || (wish != nullptr && std::string(wish) == "program"))
+    return "";
   const std::string library = client + "/nccl/libnccl.so.2";
   return access(library.c_str(), R_OK) == 0 ? library : "";
 }

@@ -84,6 +84,28 @@ assert read(1, far, size) == read(0, back, size) == b"\\7" * size
         self.comes_to(run, "passed")
         self.assertEqual(run.wait(20), 0)
 
+    def test_code_is_loaded_while_copies_are_under_way(self):
+        """A driver that loads code keeps others out of the context, those that copy, too."""
+        self.copies("""
+ptx = b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry nothing() { ret; }\\n"
+size = 24 * MIB
+near, far, back = memory(0, size), memory(1, size), memory(0, size)
+write(0, near, b"\\7" * size)
+there, again = stream(0), stream(1)
+for _ in range(10):
+    must(peer(far, 1, near, 0, size, there))
+    must(peer(back, 0, far, 1, size, again))
+    for i in range(2):
+        enter(i)
+        module = c_void_p()
+        must(cuda.cuModuleLoadData(byref(module), ptx))
+        must(cuda.cuModuleUnload(module))
+for i in range(2):
+    enter(i)
+    must(cuda.cuCtxSynchronize())
+assert read(1, far, size) == b"\\7" * size
+""")
+
     def test_copies_in_both_directions(self):
         """Of all sizes and shapes, in the program's streams and beside them."""
         self.copies("""

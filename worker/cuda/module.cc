@@ -10,6 +10,7 @@
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/code/jit_options.h"
 #include "worker/cuda/memory/mirror.h"
+#include "worker/cuda/passage/passages.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -64,6 +65,7 @@ CUresult load(Executor& executor, LoadKind kind, uint64_t id, const ImageBytes& 
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
   const uint8_t* bytes = image.data.get();
+  executor.passages().before_code_is_loaded();
   const CUresult result = kind == LoadKind::kModule ? load_module(executor, jit, bytes, &module)
                                                     : load_library(executor, jit, bytes, &library);
   if (result != CUDA_SUCCESS) return result;

@@ -23,6 +23,7 @@ CUresult load_module(CUmodule* out, const void* image, size_t limit, const JitOp
   SOFT_CONTEXT(context);
   std::shared_ptr<Program> program;
   std::string log;
+  context->enter_to_load();
   CUresult result = load_program(image, limit, device_sm(), &program, &log);
   ModulePtr made;
   if (result == CUDA_SUCCESS)

@@ -154,7 +154,18 @@ std::vector<StreamPtr> Context::streams() {
   return list;
 }
 
+void Context::enter_to_load() {
+  std::unique_lock<std::shared_mutex> alone(loading_);
+  while (held_streams != 0 && !cancel_) {
+    const Clock::Pause pause;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 TokenPtr Context::submit(const StreamPtr& stream, QueuedOp op, bool inline_ok) {
+  if (!Clock::is_pool_thread()) {
+    const std::shared_lock<std::shared_mutex> nobody_loads(loading_);
+  }
   // A driver stops whoever is too far ahead of the GPU. What the GPU itself runs is not stopped.
   while (TokenPtr full = Clock::is_pool_thread() ? nullptr : stream->queue->in_the_way())
     full->wait();

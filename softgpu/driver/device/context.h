@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,10 @@ class Context : public std::enable_shared_from_this<Context> {
   void add_pending(bool every_stream, std::vector<TokenPtr>* after);
   // Makes later work of the same streams wait for `token`.
   void follow(const TokenPtr& token, bool every_stream);
+  // Code is loaded behind streams that wait for a word in memory, and meanwhile nobody else's calls
+  // enter the context. An H200 does so when such a stream has the load's channel.
+  void enter_to_load();
+  std::atomic<unsigned> held_streams = 0;  // that wait for a word now
   // Waits for all work of all streams, then returns the sticky error.
   CUresult synchronise();
   bool idle();
@@ -91,6 +96,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<int> error_{CUDA_SUCCESS};
   std::atomic<bool> cancel_{false};
   std::atomic<bool> destroyed_{false};
+  std::shared_mutex loading_;
   std::mutex order_;  // makes "last of every stream" and "append" one step
   std::shared_ptr<Stream> legacy_;
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;

@@ -55,8 +55,27 @@ bool value_matches(uint64_t have, uint64_t want, unsigned flags, bool wide) {
   }
 }
 
+class Held {
+ public:
+  explicit Held(Context* context) : context_(context) {}
+  ~Held() {
+    if (held_) --context_->held_streams;
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  void hold() {
+    if (!held_) ++context_->held_streams;
+    held_ = true;
+  }
+
+ private:
+  Context* const context_;
+  bool held_ = false;
+};
+
 CUresult wait_value(Context& context, uint64_t address, uint64_t want, unsigned flags, bool wide) {
   StepBound bound;
+  Held held(&context);
   for (unsigned turn = 0; !*context.cancel(); ++turn) {
     if (!bound.again()) return CUDA_ERROR_LAUNCH_TIMEOUT;
     {
@@ -68,6 +87,7 @@ CUresult wait_value(Context& context, uint64_t address, uint64_t want, unsigned 
                : __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
       if (value_matches(have, want, flags, wide)) return CUDA_SUCCESS;
     }
+    held.hold();
     const Clock::Pause pause;  // the thread that writes the value may need the clock to move
     std::this_thread::sleep_for(std::chrono::microseconds(turn < 100 ? 10 : 200));
   }

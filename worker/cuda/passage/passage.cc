@@ -91,6 +91,29 @@ void Passage::fail(uint64_t operation, CUresult result) {
   take(steps);
 }
 
+void Passage::settle(CUcontext context, std::chrono::milliseconds patience) {
+  Hold hold(mutex_);
+  std::pair<size_t, uint64_t> before = {};
+  auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    std::pair<size_t, uint64_t> now = {};  // copies, bytes of them that have moved
+    uint64_t last = given_up_;
+    for (const auto& [operation, work] : works_) {
+      const PassageHalf* half = ledger_.find(operation);
+      const bool copies = work.role == PassageRole::kSend || work.role == PassageRole::kReceive;
+      if (!copies || half == nullptr || work.context != context || operation <= given_up_) continue;
+      last = operation;
+      now = {now.first + 1, now.second + half->moved};
+    }
+    if (now.first == 0 || lost_) return;
+    if (now != before) until = std::chrono::steady_clock::now() + patience;
+    before = now;
+    if (changed_.wait_until(hold, until) == std::cv_status::no_timeout) continue;
+    given_up_ = last;
+    return;
+  }
+}
+
 void Passage::end_context(CUcontext context) {
   Hold hold(mutex_);
   std::vector<uint64_t> its;

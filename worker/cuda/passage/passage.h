@@ -5,6 +5,7 @@
 // Any thread, unless a member says otherwise.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -53,6 +54,9 @@ class Passage {
   bool add(uint64_t operation, const PassageWork& work, uint64_t bytes);
   void arrived(uint64_t operation);
   void fail(uint64_t operation, CUresult result);
+  // Returns when no bytes of the context are to be copied any more, or none has moved for
+  // `patience`. Then no later call waits for the same operations.
+  void settle(CUcontext context, std::chrono::milliseconds patience);
   // The context is about to end. Its operations fail, and no thread uses it afterwards.
   void end_context(CUcontext context);
   bool is_lost();
@@ -81,6 +85,7 @@ class Passage {
   std::deque<PassageFrame> frames_;                        // to be sent
   std::deque<uint64_t> sends_;                             // whose bytes are to be sent
   CUcontext receiver_in_ = nullptr, sender_in_ = nullptr;  // contexts that the threads use now
+  uint64_t given_up_ = 0;                                  // settle() waits for later ones only
   bool lost_ = false, ended_ = false;
   std::vector<uint8_t> received_, sent_;  // one piece; of one thread each
   base::Thread receiver_, sender_;

@@ -12,6 +12,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint32_t kWords = 16'384;  // holds of one context at a time
+constexpr std::chrono::milliseconds kPatience{1000};
 constexpr uint64_t kWordBytes = kWords * sizeof(uint32_t);
 
 void reply_open(session::Service* service, uint32_t reply_id, bool open, const std::string& why) {
@@ -167,14 +168,22 @@ void Passages::give_back(CUcontext context, const PassageHold& hold) {
   if (parts != parts_.end()) parts->second->free.push_back(hold.index);
 }
 
-void Passages::end_context(CUcontext context) {
+std::vector<Passage*> Passages::used_by(CUcontext context) {
   std::vector<Passage*> all;
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    if (parts_.count(context) == 0) return;
-    for (const auto& [number, passage] : passages_) all.push_back(passage.get());
-  }
-  for (Passage* passage : all) passage->end_context(context);
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (parts_.count(context) == 0) return all;
+  for (const auto& [number, passage] : passages_) all.push_back(passage.get());
+  return all;
+}
+
+void Passages::before_code_is_loaded() {
+  const WorkerContext* owner = executor_.context();
+  if (owner == nullptr) return;
+  for (Passage* passage : used_by(owner->context)) passage->settle(owner->context, kPatience);
+}
+
+void Passages::end_context(CUcontext context) {
+  for (Passage* passage : used_by(context)) passage->end_context(context);
 }
 
 void Passages::forget_context(CUcontext context) {

@@ -37,6 +37,12 @@ class Passages final : private PassageTaker {
   CUresult await(uint32_t number, uint64_t operation, CUstream stream);
 
   bool any();  // is there a passage
+  // Comes before code is loaded into the context. A driver may load it behind streams that are
+  // held, and keep other threads out of the context until then. What lets those streams go are
+  // copies by other threads, so neither would ever end (an H200 under JAX, driver 580). So copies
+  // that are under way end first. May wait: for bytes that move, and a second for streams that do
+  // not get there.
+  void before_code_is_loaded();
 
   // The context is about to end with all that is in it: releases what it holds.
   void end_context(CUcontext context);
@@ -66,6 +72,7 @@ class Passages final : private PassageTaker {
                     const std::string& why) override;
   Passage* find(uint32_t number);
   Passage* make(uint32_t number);
+  std::vector<Passage*> used_by(CUcontext context);
   CUresult parts_of(CUcontext context, Parts** parts);
   CUresult make_parts(Parts* parts);
   bool take_word(Parts* parts, PassageHold* hold);
