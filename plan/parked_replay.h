@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,13 @@ struct ParkedSettings {
   // whole of a step in which it worked. True: a step's work is one burst somewhere in it.
   bool bursts = false;
   uint64_t seed = 1;
+  // Ends when it is certain that more than 1 % of the wakes take longer.
+  double give_up_wait_s = std::numeric_limits<double>::infinity();
 };
 
 struct ParkedOutcome {
   uint32_t cards = 0;
+  bool gave_up = false;  // the rest is what happened until then
   size_t holders = 0, wakes = 0, parks = 0, never_started = 0;
   // From the wish to the memory being back, over all wakes. The first start of a holder is apart.
   double p50_wait_s = 0, p99_wait_s = 0, longest_wait_s = 0;

@@ -272,6 +272,13 @@ TEST(ParkedReplay, WhoWorksInTurnsNeedsNoCardOfItsOwn) {
   EXPECT_EQ(outcome.never_started, 0u) << "it starts when another one is parked";
   EXPECT_LE(outcome.longest_wait_s, 8.01) << "one out, one in";
   EXPECT_EQ(fewest_parked(taking_turns(), settings, 5).cards, 1u);
+  // More than one in a hundred is too late: the rest is not looked at.
+  settings.give_up_wait_s = 1;
+  const ParkedOutcome some = replay_parked(taking_turns(), settings);
+  EXPECT_TRUE(some.gave_up);
+  EXPECT_FALSE(outcome.gave_up);
+  EXPECT_LT(some.wakes, outcome.wakes);
+  EXPECT_EQ(fewest_parked(taking_turns(), settings, 1).cards, 2u);
 }
 
 TEST(ParkedReplay, WhoWorksAllTheTimeIsNotParked) {

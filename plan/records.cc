@@ -71,6 +71,11 @@ Status RecordReader::add(std::string_view text) {
     return add_pods(text);
   if (has_column(columns, "num_gpu") && has_column(columns, "creation_time"))
     return add_requests(text);
+  if (has_column(columns, "num_gpu") && has_column(columns, "gpu_milli")) {
+    return Status(Code::kInvalid,
+                  "it has requests without times, so nobody knows how many there were at once; a "
+                  "plan needs the columns creation_time and deletion_time");
+  }
   return Status(Code::kInvalid,
                 "its first line names no columns that are known; expected records (time_s, gpu, "
                 "utilisation_percent, memory_bytes), pods (timestamp_anon, value, container_ip), "

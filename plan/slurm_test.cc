@@ -53,6 +53,50 @@ TEST(PlanSlurm, ReadsJobsAndTheirSteps) {
   EXPECT_EQ(jobs[2].gpus, 0u);
 }
 
+// What sacct of Slurm 22.05 prints for a small cluster that a person ran: a job of two GPUs, one
+// with a step, one of an array, one without GPUs that runs, one that was cancelled before it
+// began, one that waits. Users are renamed, and means of disks are cut.
+constexpr char kReal[] =
+    "JobID|User|Account|Partition|Submit|Eligible|Start|End|State|AllocTRES|NTasks|"
+    "TRESUsageInAve|TRESUsageInTot\n"
+    "1|bob|lab|gpu|1795801437|1795801437|1795801438|1795801442|COMPLETED|"
+    "billing=1,cpu=1,gres/gpu=2,mem=2000M,node=1|||\n"
+    "1.batch||lab||1795801438|1795801438|1795801438|1795801442|COMPLETED|"
+    "cpu=1,gres/gpu=2,mem=2000M,node=1|1|cpu=00:00:00,mem=3356K,pages=0|"
+    "cpu=00:00:00,mem=3356K,pages=0\n"
+    "2|ada|lab|gpu|1795801437|1795801437|1795801444|1795801449|COMPLETED|"
+    "billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|||\n"
+    "2.batch||lab||1795801444|1795801444|1795801444|1795801449|COMPLETED|"
+    "cpu=1,gres/gpu=1,mem=2000M,node=1|1|cpu=00:00:00,mem=10532K,pages=0|"
+    "cpu=00:00:00,mem=10532K,pages=0\n"
+    "2.0||lab||1795801444|1795801444|1795801444|1795801446|COMPLETED|"
+    "cpu=1,gres/gpu=1,mem=2000M,node=1|1|cpu=00:00:00,mem=3308K,pages=0|"
+    "cpu=00:00:00,mem=3308K,pages=0\n"
+    "4|ada|lab|gpu|1795801438|1795801438|1795801465|Unknown|RUNNING|"
+    "billing=1,cpu=1,mem=2000M,node=1|||\n"
+    "4.batch||lab||1795801465|1795801465|1795801465|Unknown|RUNNING|cpu=1,mem=2000M,node=1|1|"
+    "|\n"
+    "5|ada|lab|gpu|1795801438|1795805038|1795801441|1795801441|CANCELLED by 0||||\n"
+    "6|ada|lab|gpu|1795801438|1795801438|Unknown|Unknown|PENDING||||\n"
+    "3_1|ada|lab|gpu|1795801438|1795801438|1795801450|1795801454|COMPLETED|"
+    "billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|||\n"
+    "3_1.batch||lab||1795801450|1795801450|1795801450|1795801454|COMPLETED|"
+    "cpu=1,gres/gpu=1,mem=2000M,node=1|1|cpu=00:00:00,mem=3468K,pages=0|"
+    "cpu=00:00:00,mem=3468K,pages=0\n";
+
+TEST(PlanSlurm, ReadsWhatARealSacctPrints) {
+  const auto jobs = jobs_in(kReal);
+  std::vector<std::string> with_gpus;
+  for (const SlurmJob& job : jobs) {
+    if (job.gpus == 0) continue;
+    with_gpus.push_back(job.user + " " + job.id + " " + std::to_string(job.gpus) + " " +
+                        std::to_string(job.from_s - job.ready_s) + " " +
+                        std::to_string(job.to_s - job.from_s));
+    EXPECT_LT(job.mean_busy, 0) << "no GPU was counted there";
+  }
+  EXPECT_EQ(with_gpus, (std::vector<std::string>{"bob 1 2 1 4", "ada 2 1 7 5", "ada 3_1 1 12 4"}));
+}
+
 TEST(PlanSlurm, AnAverageIsOverTasks) {
   const auto busy = [](const std::string& rest) {
     const auto jobs = jobs_in(kColumns + line("1", "ada", 0, 0, 50, "gres/gpu=4") +
