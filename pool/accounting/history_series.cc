@@ -146,9 +146,11 @@ std::string HistorySums::chart_json(const std::string& series,
         const auto sum = double(at->second[index_of(kinds[i]->sum)]);
         const double per =
             kinds[i]->per == nullptr ? seconds : double(at->second[index_of(kinds[i]->per)]);
-        if (per > 0)
-          cells[first_line[at->first.second] + i] =
-              base::format("%.6g", sum / kinds[i]->unit / per);
+        double value = per > 0 ? sum / kinds[i]->unit / per : 0;
+        // Servers count what they give by their clocks, and the pool counts GPUs while it hears of
+        // them. So a clock that runs fast, and a server that was cut off, gave more than was there.
+        if (kinds[i]->per == &UsedSums::capacity_gpu_ns) value = std::min(value, 1.0);
+        if (per > 0) cells[first_line[at->first.second] + i] = base::format("%.6g", value);
       }
     }
     json += (bucket == 0 ? "[" : ",[") + std::to_string(bucket_ns(bucket) / kNsOfSecond);

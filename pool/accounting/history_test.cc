@@ -412,6 +412,29 @@ TEST(History, ASeriesHasMeansAndNothingWhereNothingWas) {
   EXPECT_EQ(json["totals"][0]["used_ns"], 15 * kSecond);
 }
 
+// A server's clock may run fast, and one that was cut off gave what nobody saw.
+TEST(History, NoMoreThanAllIsUtilised) {
+  HistoryQuery query;
+  query.from_s = 1000;
+  query.to_s = 1060;
+  query.step_s = 60;
+  query.series = {"utilisation", "gpus"};
+  HistorySums sums(query);
+  HistoryRow row;
+  row.who.server = "gpu1";
+  row.from_ns = 1000 * kSecond;
+  row.to_ns = 1060 * kSecond;
+  row.sums.capacity_gpu_ns = 60 * kSecond;
+  sums.add(row);
+  row.who = who(1);
+  row.sums = used(66 * kSecond, 33 * kSecond);
+  row.sums.given_gpu_ns = 66 * kSecond;
+  sums.add(row);
+  const auto json = nlohmann::json::parse(sums.json());
+  EXPECT_EQ(json["charts"][0]["rows"].dump(), "[[1000,1,0.55]]");
+  EXPECT_EQ(json["totals"][0]["given_gpu_ns"], 66 * kSecond) << "sums stay as they were counted";
+}
+
 TEST(History, ASeriesEndsWhereTheHistoryEnds) {
   HistoryQuery query;
   query.from_s = 1000;
