@@ -230,12 +230,15 @@ const Page::Route* Page::find_route(const http::Request& request,
       {"GET", {"queue"}, &Page::get_queue},
       {"GET", {"accounts"}, &Page::get_accounts},
       {"GET", {"events"}, &Page::get_events},
+      {"GET", {"events", "past"}, &Page::get_past_events},
       {"GET", {"history"}, &Page::get_history},
       {"GET", {"policy"}, &Page::get_policy},
       {"POST", {"policy"}, &Page::post_policy, kPolicyMax, &Rights::rules},
       {"POST", {"policy", "dry-run"}, &Page::post_dry_run, kPolicyMax, &Rights::operates},
       {"POST", {"leases", "*", "release"}, &Page::post_release, kBodyMax, &Rights::holds},
       {"POST", {"leases", "*", "change"}, &Page::post_change, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "park"}, &Page::post_park, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "wake"}, &Page::post_park, kBodyMax, &Rights::holds},
       {"POST", {"servers", "*", "drain"}, &Page::post_drain, kBodyMax, &Rights::operates},
       {"POST", {"servers", "*", "undrain"}, &Page::post_undrain, kBodyMax, &Rights::operates}};
   *other_method = false;
@@ -495,6 +498,16 @@ void Page::get_events(std::shared_ptr<Call> call) {
                                        member("after", std::to_string(after)) + "}"));
 }
 
+// Those that the store keeps, of all schedulers.
+void Page::get_past_events(std::shared_ptr<Call> call) {
+  wire::PoolCommand question{"events", {}, {}};
+  for (const char* const name : {"kind", "before", "limit"}) {
+    const std::string value = call->option(name);
+    if (!value.empty()) question.arguments.push_back(std::string(name) + "=" + value);
+  }
+  look_up(call, std::move(question));
+}
+
 // Charts over a range, and the sums of the whole of it. What the words may be is the history's.
 void Page::get_history(std::shared_ptr<Call> call) {
   std::string series = call->option("series");
@@ -587,6 +600,11 @@ void Page::post_change(std::shared_ptr<Call> call) {
     return call->exchange->answer(
         problem(400, "invalid", "say share, policy (cap or lend) or priority"));
   command(call, std::move(change));
+}
+
+// The path's last word is the verb.
+void Page::post_park(std::shared_ptr<Call> call) {
+  command(call, {call->words[2], {call->words[1]}, {}});
 }
 
 void Page::post_drain(std::shared_ptr<Call> call) {

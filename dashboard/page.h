@@ -96,6 +96,7 @@ class Page final : public http::Site {
   void get_queue(std::shared_ptr<Call> call);
   void get_accounts(std::shared_ptr<Call> call);
   void get_events(std::shared_ptr<Call> call);
+  void get_past_events(std::shared_ptr<Call> call);
   void get_history(std::shared_ptr<Call> call);
   void get_totals(std::shared_ptr<Call> call);
   void get_policy(std::shared_ptr<Call> call);
@@ -103,6 +104,7 @@ class Page final : public http::Site {
   void post_dry_run(std::shared_ptr<Call> call);
   void post_release(std::shared_ptr<Call> call);
   void post_change(std::shared_ptr<Call> call);
+  void post_park(std::shared_ptr<Call> call);
   void post_drain(std::shared_ptr<Call> call);
   void post_undrain(std::shared_ptr<Call> call);
 

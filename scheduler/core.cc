@@ -31,7 +31,8 @@ constexpr uint64_t kUndecidedEveryNs = 2'000 * kMs;  // who waits hears a sign o
 constexpr int kFiguresMs = 2000;                     // whoever reads metrics waits no longer
 constexpr size_t kPartBytes = 768u << 10;            // of a long answer in one message
 constexpr char kMore[] = "more";                     // the verb that asks for the rest
-constexpr char kHistory[] = "history";               // the verb that the store answers
+constexpr char kHistory[] = "history", kEvents[] = "events";  // the verbs that the store answers
+constexpr uint64_t kKeepEventsEveryNs = 1000 * kMs;
 
 pool::Now now_of(uint64_t now_ns) { return {now_ns, static_cast<int64_t>(time(nullptr))}; }
 
@@ -59,11 +60,12 @@ pool::Asker asker_of(const Visit& visit, const std::string& claimed) {
 }
 
 access::Action action_of(const std::string& verb) {
-  if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore || verb == kHistory)
+  if (verb == "status" || verb == "queue" || verb == "show" || verb == kMore || verb == kHistory ||
+      verb == kEvents)
     return access::Action::kList;
   // The Scheduler looks whose it is.
   if (verb == "release" || verb == "change" || verb == "hold" || verb == "unhold" ||
-      verb == "requeue")
+      verb == "requeue" || verb == "park" || verb == "wake")
     return access::Action::kLease;
   if (verb == "apply" || verb == "move" || verb == "forget") return access::Action::kRulePool;
   return access::Action::kOperatePool;
@@ -93,6 +95,7 @@ Core::Core(CoreOptions options, access::Guard* guard)
     : options_(std::move(options)),
       guard_(guard),
       policy_(options_.policy),
+      journal_(options_.scheduler),
       last_connection_(kOwn) {}
 
 Core::~Core() { stop(); }
@@ -264,7 +267,7 @@ void Core::run() {
         const uint64_t wait_ns = std::min<uint64_t>(wake_ns - now_ns, 1000 * kMs);
         changed_.wait_for(hold, std::chrono::nanoseconds(wait_ns));
       }
-      if (stopping_) return;
+      if (stopping_) break;
       events.swap(events_);
     }
     touched_ = touched_ || !events.empty();
@@ -278,6 +281,7 @@ void Core::run() {
     else if (due)
       tick(now_ns);
   }
+  if (scheduler_ != nullptr) keep_events(base::now_ns());
 }
 
 void Core::tick(uint64_t now_ns) {
@@ -286,6 +290,13 @@ void Core::tick(uint64_t now_ns) {
   const pool::Effects effects = scheduler_->tick(now_of(now_ns));
   again_ns_ = effects.again_ns;
   perform(effects);
+  if (now_ns >= kept_events_ns_ + kKeepEventsEveryNs) keep_events(now_ns);
+}
+
+void Core::keep_events(uint64_t now_ns) {
+  kept_events_ns_ = now_ns;
+  pool::Batch batch = journal_.cut(guard_->audit(), uint64_t(time(nullptr)) * 1000);
+  if (!batch.writes.empty()) store_->write(term_, std::move(batch));
 }
 
 // ---- election ----
@@ -349,6 +360,7 @@ void Core::take_election(uint64_t term, uint64_t certain_until_ns, const Records
   options.zones = options_.zones;
   scheduler_ = std::make_unique<pool::Scheduler>(std::move(options));
   scheduler_->recover(records, now_of(now_ns));
+  journal_.recover(records);
   term_ = term;
   certain_until_ns_ = certain_until_ns;
   again_ns_ = 0;
@@ -456,7 +468,8 @@ void Core::take_command(const Visit& visit, const wire::PoolCommand& command, La
     Link* const link = link_for(visit.connection, std::move(later));
     return send_answer(visit.connection, {visit.connection, Status(), std::move(link->rest)});
   }
-  if (command.verb == kHistory) return take_history(visit, command, std::move(later));
+  if (command.verb == kHistory || command.verb == kEvents)
+    return take_past(visit, command, std::move(later));
   if (scheduler_ == nullptr) return later.refuse(elsewhere());
   const Status decides = may_decide();
   if (!decides.ok()) return later.refuse(decides);
@@ -465,16 +478,19 @@ void Core::take_command(const Visit& visit, const wire::PoolCommand& command, La
                       now_of(base::now_ns()));
 }
 
-void Core::take_history(const Visit& visit, const wire::PoolCommand& command, Later later) {
+void Core::take_past(const Visit& visit, const wire::PoolCommand& command, Later later) {
   const uint64_t connection = visit.connection;
   link_for(connection, std::move(later));
-  history_->ask(
-      command.arguments, asker_of(visit, std::string()),
-      [this, connection](base::Result<std::string> json) {
-        pool::Effects::ToCommander answer{connection, json.status(), std::string()};
-        if (json.ok()) answer.json = json.take();
-        post([this, answer = std::move(answer)] { send_answer(answer.connection, answer); });
-      });
+  auto done = [this, connection](base::Result<std::string> json) {
+    pool::Effects::ToCommander answer{connection, json.status(), std::string()};
+    if (json.ok()) answer.json = json.take();
+    post([this, answer = std::move(answer)] { send_answer(answer.connection, answer); });
+  };
+  const pool::Asker who = asker_of(visit, std::string());
+  if (command.verb == kEvents)
+    history_->ask_events(command.arguments, who, std::move(done));
+  else
+    history_->ask(command.arguments, who, std::move(done));
 }
 
 void Core::take_list(const Visit& visit, const wire::ListRequest& request, Later later) {

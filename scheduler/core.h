@@ -18,6 +18,7 @@
 
 #include "access/guard.h"
 #include "pool/scheduler/scheduler.h"
+#include "scheduler/journal.h"
 #include "scheduler/store_thread.h"
 #include "session/control/serve.h"
 #include "view/picture.h"
@@ -107,11 +108,14 @@ class Core final : public StoreEvents {
   void perform(const pool::Effects& effects);
   void send_answer(uint64_t connection, const pool::Effects::ToCommander& answer);
   void note(const pool::Effects::Event& event);
+  // Gives the audit log's new lines to the store.
+  void keep_events(uint64_t now_ns);
 
   void take_report(const Visit& visit, const wire::PoolReport& report, session::Later later);
   void take_lease(const Visit& visit, const wire::LeaseRequest& request, session::Later later);
   void take_command(const Visit& visit, const wire::PoolCommand& command, session::Later later);
-  void take_history(const Visit& visit, const wire::PoolCommand& command, session::Later later);
+  // What the store answers: the history, and events.
+  void take_past(const Visit& visit, const wire::PoolCommand& command, session::Later later);
   void take_list(const Visit& visit, const wire::ListRequest& request, session::Later later);
   void take_gone(uint64_t connection, bool orderly);
   void take_election(uint64_t term, uint64_t certain_until_ns, const Records& records);
@@ -141,6 +145,8 @@ class Core final : public StoreEvents {
   uint64_t undecided_told_ns_ = 0;  // to all who wait, the last time
   bool touched_ = false;            // events came since the last tick
   std::string policy_, holder_;
+  Journal journal_;
+  uint64_t kept_events_ns_ = 0;
   std::unordered_map<uint64_t, Link> links_;
   std::deque<Held> held_;  // reports that a standby answers later; the first is due first
 

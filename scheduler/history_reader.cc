@@ -45,13 +45,29 @@ void HistoryReader::ask(std::vector<std::string> words, const pool::Asker& who, 
   if (!who.sees_all && who.id.empty())
     return done(Status(Code::kRefused, "history: who asks is not known (rule: role)"));
   if (!who.sees_all) query->owner_id = who.id;
+  put({query.take(), who.id, std::move(done)});
+}
+
+void HistoryReader::ask_events(const std::vector<std::string>& words, const pool::Asker& who,
+                               Done done) {
+  auto query = parse_events_query(words);
+  if (!query.ok()) return done(query.status());
+  if (!who.sees_all && who.id.empty())
+    return done(Status(Code::kRefused, "events: who asks is not known (rule: role)"));
+  if (!who.sees_all) query->id = who.id;
+  put({query.take(), who.id, std::move(done)});
+}
+
+void HistoryReader::put(Question question) {
+  const Done done = question.done;
   bool is_full = false;
   {
     const std::lock_guard<std::mutex> hold(mutex_);
-    const auto own = std::count_if(questions_.begin(), questions_.end(),
-                                   [&](const Question& each) { return each.asker == who.id; });
+    const auto own = std::count_if(questions_.begin(), questions_.end(), [&](const Question& each) {
+      return each.asker == question.asker;
+    });
     is_full = stopping_ || questions_.size() >= kQuestionsMax || size_t(own) >= kQuestionsOfOneMax;
-    if (!is_full) questions_.push_back({query.take(), who.id, done});
+    if (!is_full) questions_.push_back(std::move(question));
   }
   changed_.notify_all();
   if (is_full) {
@@ -70,8 +86,12 @@ void HistoryReader::run() {
       question = std::move(questions_.front());
       questions_.pop_front();
     }
-    question.done(question.query.lease != 0 ? answer_lease(question.query)
-                                            : answer(question.query));
+    if (const auto* const events = std::get_if<EventsQuery>(&question.query)) {
+      question.done(read_events(store_, *events));
+      continue;
+    }
+    const auto& query = std::get<pool::HistoryQuery>(question.query);
+    question.done(query.lease != 0 ? answer_lease(query) : answer(query));
   }
 }
 

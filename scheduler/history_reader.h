@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers questions about the pool's history from the store, on a thread of its own, page by page:
-// a range of a month may take seconds, and decisions do not wait for it. It needs no term, so
-// schedulers that stand by answer, too.
+// Answers questions about the pool's history and its events from the store, on a thread of its own,
+// page by page: a range of a month may take seconds, and decisions do not wait for it. It needs no
+// term, so schedulers that stand by answer, too.
 #pragma once
 
 #include <condition_variable>
@@ -10,11 +10,13 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "pool/accounting/history_query.h"
 #include "pool/scheduler/scheduler.h"
+#include "scheduler/journal.h"
 #include "store/store.h"
 
 namespace tendril::scheduler {
@@ -34,10 +36,12 @@ class HistoryReader {
   // `done` is called once, by the reader's thread, or by this call if the question makes no sense.
   // Any thread; does not block.
   void ask(std::vector<std::string> words, const pool::Asker& who, Done done);
+  // The same for events; words as in scheduler/journal.h.
+  void ask_events(const std::vector<std::string>& words, const pool::Asker& who, Done done);
 
  private:
   struct Question {
-    pool::HistoryQuery query;
+    std::variant<pool::HistoryQuery, EventsQuery> query;
     std::string asker;
     Done done;
   };
@@ -46,6 +50,7 @@ class HistoryReader {
     uint64_t after_ns = 0;  // all that came until then was taken
     bool has_all = false;   // what came later is not wanted
   };
+  void put(Question question);
   void run();
   base::Result<std::string> answer(const pool::HistoryQuery& query);
   base::Result<std::string> answer_lease(const pool::HistoryQuery& query);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "reception/log.h"
+#include "scheduler/journal.h"
 
 namespace tendril::scheduler {
 
@@ -44,7 +45,7 @@ class Together {
     if (!changes_.empty() && !fits) return false;
     for (const pool::Write& write : batch.writes) changes_[write.key] = write.value;
     bytes_ += bytes;
-    last_ = batch.number;
+    last_ = std::max(last_, batch.number);
     ++batches_;
     return true;
   }
@@ -153,6 +154,9 @@ bool StoreThread::recover(uint64_t term, StoreEvents::Records* records) {
   }
   for (const pool::HistoryRead& read : pool::later_history_reads(past)) {
     if (!read_all(term, read.prefix, read.after, &past)) return false;
+  }
+  for (const std::string* const key : {&keys::kPoolEvents, &keys::kPeoplesEvents}) {
+    if (!read_all(term, *key + keys::kOpenEvents, "", &past)) return false;
   }
   records->insert(records->end(), std::make_move_iterator(past.begin()),
                   std::make_move_iterator(past.end()));

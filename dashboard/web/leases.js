@@ -7,6 +7,10 @@ import { bytes, colour, count, duration, gpus, moment, percent, share } from "./
 import { ask, look, now, state } from "./state.js";
 
 const kSamples = 300; // of the small charts: five minutes
+const kMoves = {
+  Park: "Its GPU memory goes to its server's memory, until it works again.",
+  Wake: "Its GPU memory comes back, when its part of the GPU is free.",
+};
 
 export function leaseState(lease) {
   if (lease.paused) return "paused";
@@ -211,6 +215,7 @@ function one(main, id) {
   const chip = el("span", { class: "chip" });
   const change = el("button", { type: "button", onclick: () => changeTerms() }, "Change terms");
   const release = el("button", { type: "button", class: "danger", onclick: () => end() }, "Release");
+  const move = el("button", { type: "button", onclick: () => parkOrWake() }, "Park");
   const had = el("p", { class: "number" });
   const hadNote = el("p", { class: "quiet" });
   const memory = el("p", { class: "number" });
@@ -256,7 +261,7 @@ function one(main, id) {
       { class: "head-of-view" },
       title,
       chip,
-      el("div", { class: "actions" }, change, release),
+      el("div", { class: "actions" }, move, change, release),
     ),
     gone,
     past,
@@ -310,6 +315,14 @@ function one(main, id) {
 
   function mine(lease) {
     return lease.owner !== "" && lease.owner === state.me.name;
+  }
+  /** Parked or not: it can be undone, and the lease's state says what comes of it. */
+  async function parkOrWake() {
+    const wakes = move.textContent === "Wake";
+    const told = `Lease ${id} is to ${wakes ? "wake" : "be parked"}. If its server refuses, Events says why.`;
+    await attempt(told, () =>
+      ask(`leases/${id}/${wakes ? "wake" : "park"}`, { method: "POST", body: {} }),
+    );
   }
   async function end() {
     const values = await question({
@@ -388,6 +401,9 @@ function one(main, id) {
     setAttr(chip, "data-state", words);
     const rules = state.me.may.manage || (state.me.may.hold && mine(lease));
     setAttr(change, "hidden", !rules);
+    setAttr(move, "hidden", !rules || lease.state === "ending");
+    setText(move, lease.standing === "granted" ? "Park" : "Wake");
+    setAttr(move, "title", kMoves[move.textContent]);
     setAttr(release, "hidden", !rules);
     setAttr(life, "data-colour", colour(lease.owner || lease.account || String(id)));
     drawLife(lease);

@@ -216,6 +216,19 @@ void visit(V& v, EngineRecord& r) {
   v.list(r.durations);
 }
 
+template <typename V>
+void visit(V& v, EventRecord& r) {
+  v(r.at_ms);
+  v(r.id);
+  v(r.line);
+}
+
+template <typename V>
+void visit(V& v, EventsRecord& r) {
+  v(r.number);
+  v.list(r.events);
+}
+
 }  // namespace
 
 template <typename Record>
@@ -245,5 +258,6 @@ TENDRIL_POOL_RECORD(EndedRecord)
 TENDRIL_POOL_RECORD(RequestRecord)
 TENDRIL_POOL_RECORD(GrantRecord)
 TENDRIL_POOL_RECORD(EngineRecord)
+TENDRIL_POOL_RECORD(EventsRecord)
 
 }  // namespace tendril::pool

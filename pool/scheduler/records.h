@@ -80,6 +80,17 @@ struct EngineRecord {
   std::vector<DurationRecord> durations;
 };
 
+// A line of the audit log, for who looks later (scheduler/journal.h).
+struct EventRecord {
+  uint64_t at_ms = 0;  // since 1970; grows from one to the next
+  std::string id;      // of who it was
+  std::string line;    // a JSON object
+};
+struct EventsRecord {
+  uint64_t number = 0;  // counts the records of one kind, from 1
+  std::vector<EventRecord> events;
+};
+
 template <typename Record>
 std::string pack(const Record& record);
 template <typename Record>
