@@ -168,6 +168,8 @@ void CommandLine::add_pool_commands() {
   pool_verb(group, "show", "The policy that holds");
   pool_verb(group, "forget", "Forget a server that is gone, and its leases", "SERVER");
   pool_verb(group, "release", "End a lease, or take a request out of the queue", "NUMBER [REASON]");
+  pool_verb(group, "park", "Move a lease's GPU memory to its servers' memory", "NUMBER");
+  pool_verb(group, "wake", "Move it back", "NUMBER");
   pool_verb(group, "hold", "Keep a request from starting until 'unhold'", "NUMBER [REASON]");
   pool_verb(group, "unhold", "Let a held request start", "NUMBER");
   pool_verb(group, "requeue", "Stop a program of 'run --requeue' and put it back into the queue",

@@ -122,6 +122,8 @@ class Sessions {
   // Parks a lease, or wakes it. Blocks until that is done, at most half a minute. `why`: for its
   // holder; may be empty.
   base::Result<wire::ParkReply> park(const wire::ParkRequest& request, const std::string& why);
+  // The same without waiting for it: success says that it begins.
+  base::Status begin_move(const wire::ParkRequest& request, const std::string& why);
 
   // ---- pools (daemon/pool/sessions_pool.cc) ----
 

@@ -129,6 +129,13 @@ Status PageSource::release(const access::Principal& who, uint64_t lease_id) {
       lease_id, own ? "its owner ended it" : base::printable(who.name, 64) + " ended it");
 }
 
+Status PageSource::park(const access::Principal& who, uint64_t lease_id, bool wake) {
+  const Status asked =
+      ask(who, access::Action::kChange, lease_id, {{"memory", wake ? "wake" : "park"}});
+  if (!asked.ok()) return asked;
+  return sessions_->begin_move({lease_id, wake}, base::printable(who.name, 64) + " parked it");
+}
+
 Status PageSource::change(const access::Principal& who, uint64_t lease_id,
                           const std::vector<std::string>& words) {
   wire::ChangeRequest request;
@@ -170,13 +177,20 @@ void PageSource::command(const access::Principal& who, const std::string& /*addr
   const std::string number = command.arguments.empty() ? "" : command.arguments[0];
   const uint64_t lease_id = strtoull(number.c_str(), &end, 10);
   Status status(Code::kUnsupported, "a lone server has no pool's policy and drains on SIGTERM");
-  const bool about_lease = command.verb == "release" || command.verb == "change";
-  if (command.verb == "history") {
+  const bool moves = command.verb == "park" || command.verb == "wake";
+  const bool about_lease = command.verb == "release" || command.verb == "change" || moves;
+  if (command.verb == "events") {
+    status = Status(Code::kUnsupported,
+                    "a lone server keeps events in its audit log's file. A pool keeps them in its "
+                    "store");
+  } else if (command.verb == "history") {
     status = Status(Code::kUnsupported,
                     "a lone server keeps no history. A pool does: start 'tendril pool serve', and "
                     "this server with --pool");
   } else if (about_lease && (number.empty() || *end != 0)) {
     status = Status(Code::kInvalid, "a lease has a number");
+  } else if (moves) {
+    status = park(who, lease_id, command.verb == "wake");
   } else if (command.verb == "release") {
     status = release(who, lease_id);
   } else if (command.verb == "change") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page of a lone server shows and does: pictures from this server's listing, and the two
-// things that users may do with leases, under the rules of control connections. Any thread.
+// What the page of a lone server shows and does: pictures from this server's listing, and
+// what users may do with leases, under the rules of control connections. Any thread.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,7 @@ class PageSource final : public dashboard::Source {
 
  private:
   base::Status release(const access::Principal& who, uint64_t lease_id);
+  base::Status park(const access::Principal& who, uint64_t lease_id, bool wake);
   base::Status change(const access::Principal& who, uint64_t lease_id,
                       const std::vector<std::string>& words);
   // Whether the lease is there and `who` may; the answer goes to the audit log.

@@ -376,6 +376,18 @@ base::Result<wire::ParkReply> Sessions::park(const wire::ParkRequest& request,
   }
 }
 
+Status Sessions::begin_move(const wire::ParkRequest& request, const std::string& why) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(request.lease_id);
+  if (found == leases_.end() || found->second->ending) {
+    return Status(Code::kNotFound,
+                  "there is no lease " + std::to_string(request.lease_id) + " on this server");
+  }
+  if (!request.wake) return begin_park(found->second.get(), why);
+  want_wake(found->second.get());
+  return Status();
+}
+
 // A program that attaches needs the lease's slices. True: it has them, or will have them soon.
 bool Sessions::wakes_for_seat(Lease* lease) {
   if (!is_closed(parking_.standing(lease->id))) return true;

@@ -536,6 +536,10 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
     job->acted_ns = 0;
     if (result.code == base::Code::kOk) return look_at_life(*job);
   }
+  if (order.kind == wire::OrderKind::kPark && result.code != base::Code::kOk) {
+    event("stays", "lease " + std::to_string(job->id),
+          server.record.name + ": " + base::printable(result.text));
+  }
   const bool awaited = part->order_id == result.order_id;
   if (awaited) part->order_id = 0;
   if (order.kind == wire::OrderKind::kHold && awaited && job->stage == Stage::kHolding) {

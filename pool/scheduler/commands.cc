@@ -80,6 +80,8 @@ void Scheduler::State::command(uint64_t connection, const Asker& who,
       {"dry-run", &State::do_dry_run},
       {"forget", &State::do_forget},
       {"release", &State::do_release},
+      {"park", &State::do_park},
+      {"wake", &State::do_park},
       {"hold", &State::do_hold},
       {"unhold", &State::do_hold},
       {"requeue", &State::do_requeue},
@@ -460,6 +462,27 @@ void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
   told.terms = terms;
   told.text = "its terms were changed";
   tell_parts(job, std::move(told));
+}
+
+// LEASE. Its servers move its GPU memory to the host's, or back. What they refuse is an event.
+void Scheduler::State::do_park(uint64_t connection, const Asker& who,
+                               const wire::PoolCommand& command) {
+  Job* const job = named_job(connection, who, command);
+  if (job == nullptr) return;
+  if (job->stage != Stage::kGranted) {
+    return refuse_command(
+        connection,
+        Status(Code::kUnavailable, "lease " + std::to_string(job->id) + " is " + stage_name(*job) +
+                                       ", so it has no memory to move"));
+  }
+  const bool parks = command.verb == "park";
+  wire::Order told;
+  told.kind = parks ? wire::OrderKind::kPark : wire::OrderKind::kWake;
+  told.text = base::printable(who.name) + (parks ? " parked it" : " woke it");
+  tell_parts(*job, std::move(told));
+  Json json;
+  json.whole("lease", int64_t(job->id));
+  answer_command(connection, std::move(json));
 }
 
 // REQUEST [REASON]. Nothing starts for it until somebody lets it go. It keeps the time that it has

@@ -162,6 +162,22 @@ TEST_F(WithPolicy, APictureSaysWhatIsParkedAndSinceWhen) {
   EXPECT_EQ(picture.leases[0].standing_since_at, view::kNoMoment);
 }
 
+TEST_F(WithPolicy, ALeaseIsParkedAndWokenByHand) {
+  const uint64_t client = world.start("ann", 1, 0.5);
+  const std::string lease = std::to_string(world.answer(client)->reply.lease_id);
+  world.pass(3);
+  EXPECT_TRUE(has(world.command("park", {lease}), "\"lease\":" + lease));
+  world.pass(3);
+  ASSERT_EQ(told(wire::OrderKind::kPark).size(), 1u);
+  EXPECT_EQ(told(wire::OrderKind::kPark)[0].lease_id,
+            world.answer(client)->reply.parts[0].lease_id);
+  EXPECT_TRUE(told(wire::OrderKind::kWake).empty());
+  world.command("wake", {lease});
+  world.pass(3);
+  EXPECT_EQ(told(wire::OrderKind::kWake).size(), 1u);
+  EXPECT_FALSE(has(world.command("park", {"4711"}), "\"lease\""));
+}
+
 TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
   const uint64_t client = world.start("ann", 1, 1);
   const uint64_t lease = world.answer(client)->reply.parts[0].lease_id;

@@ -416,6 +416,7 @@ class Scheduler::State {
   void change_job(Job& job, uint32_t share_millionths, const wire::LeaseTerms& terms);
   Job* named_job(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_release(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
+  void do_park(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_hold(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_requeue(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void change_waiting(uint64_t connection, const Asker& who, Job& job, int32_t priority);

@@ -2,6 +2,7 @@
 """What a pool remembers: reports of who had how much, of leases that live and after a kill of its
 scheduler; and metrics on a real Prometheus, with every query of the dashboard and the alerts."""
 
+import calendar
 import csv
 import io
 import json
@@ -95,6 +96,16 @@ class History(unittest.TestCase):
             answer = json.loads(report(lab, "--format", "json", "--by", "hour", "--from", "2h"))
             self.assertEqual(answer["step_s"], 3600)
             self.assertIn("Used %", report(lab, "--by", "account,server"))
+            # Of UTC, also where clocks are set forward in between, or back.
+            for day in ("2026-03-29", "2026-10-25"):
+                words = ["report", "--by", "day", "--from", day, "--to", f"{day} 12:00"]
+                words += ["--format", "json"]
+                places = {"TENDRIL_SERVERS": lab.addresses, "TZ": "Europe/Berlin"}
+                status, out, err = tendril(*words, **places)
+                self.assertEqual(status, 0, err)
+                answer = json.loads(out)
+                begun = calendar.timegm(time.strptime(day, "%Y-%m-%d"))
+                self.assertEqual((answer["from_at"], answer["to_at"]), (begun, begun + 43200))
             page = report(lab, "--format", "html", "--by", "user", "--from", "10m")
             self.assertIn("<svg", page)
             self.assertNotIn("<script", page)

@@ -4,12 +4,14 @@ answers are as web/openapi.json says, and that a stream tells what changes. The 
 test_page_browser.py's."""
 
 import json
+import re
+import tempfile
 import time
 import unittest
 
 import harness
 from harness import Pool, Server, end, eventually, start, tendril
-from support.page_client import OpenApi, PageClient, free_port
+from support.page_client import OPENAPI, OpenApi, PageClient, free_port
 from support.pools import policy
 from test_identity import Folders
 
@@ -43,6 +45,42 @@ def hold(pool, share="0.5", count="1"):
     """A program that holds slices for a minute."""
     words = ["run", "-n", count, "-p", share, "--", "sleep", "60"]
     return start(*words, TENDRIL_SERVERS=pool.endpoint)
+
+
+class Events(unittest.TestCase):
+    """What happened before this process started, or while another one scheduled."""
+
+    def test_they_outlive_a_scheduler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = f"sqlite:{folder}/pool.db"
+            for turn in range(2):
+                pool, page = pool_with_page("--name", f"pool{turn}", store=store)
+                try:
+                    eventually(lambda: page.ask("GET", "/api/v1/now")[0] == 200, 20, "a term")
+                    if turn == 0:
+                        page.post("policy", {"policy": policy()})
+                        eventually(lambda: self.lines(page, "people"), 10, "it is in the store")
+                        pool.kill()
+                        continue
+                    self.assertIn("apply", json.dumps(self.lines(page, "people")))
+                    self.assertIn("pool0", {each["who"] for each in self.lines(page, "pool")})
+                    own = json.dumps(page.get("events"))
+                    self.assertNotIn("apply", own, "this process did not see it")
+                    page.post("policy", {"policy": policy()})
+                    eventually(lambda: self.lines(page, "pool")[0]["who"] == "pool1", 10)
+                    few = page.get("events/past?limit=1")
+                    older = page.get(f"events/past?before={few['before']}")["events"]
+                    self.assertTrue(older)
+                    self.assertNotIn(few["events"][0], older)
+                    self.assertEqual(OpenApi().problems("get", "/events/past", 200, few), [])
+                    for odd in ("limit=0", "kind=x", "before=-1"):
+                        page.get(f"events/past?{odd}", 400)
+                finally:
+                    pool.stop()
+
+    @staticmethod
+    def lines(page, kind):
+        return page.get("events/past" + (f"?kind={kind}" if kind else ""))["events"]
 
 
 class OpenPool(unittest.TestCase):
@@ -121,6 +159,18 @@ class OpenPool(unittest.TestCase):
         self.assertIn("vision", names)
         self.page.post("policy", {"policy": before["policy"]})
 
+    def test_every_route_is_described_and_no_other(self):
+        source = (OPENAPI.parents[1] / "api.cc").read_text(encoding="utf-8")
+        routes = re.findall(r'\{"(GET|POST|DELETE)", \{("[^}]*")\}, &Page::', source)
+        known = {
+            (kind.lower(), "/" + "/".join(re.findall('"([^"]*)"', path))) for kind, path in routes
+        }
+        described = {
+            (kind, re.sub(r"\{\w+\}", "*", path)) for kind, path in OpenApi().operations()
+        }
+        self.assertGreater(len(known), 20)
+        self.assertEqual(known, described)
+
     def test_answers_are_as_described(self):
         api, problems = OpenApi(), []
         program = hold(self.pool, count="2", share="1")
@@ -133,6 +183,7 @@ class OpenPool(unittest.TestCase):
             "/policy": {"policy": policy()},
             "/policy/dry-run": {"policy": policy()},
             "/leases/{id}/change": {"priority": 0},
+            "/leases/{id}/park": {},
         }
         for method, path in api.operations():
             if path in ("/stream", "/leases/{id}/release", "/session"):
@@ -155,6 +206,7 @@ class OpenPool(unittest.TestCase):
             end(each)
 
     def test_the_history_has_what_was(self):
+        eventually(lambda: not self.page.get("leases")["leases"], 20, "the end of earlier leases")
         begun = int(time.time())
         program = hold(self.pool)
         lease = eventually(lambda: self.page.get("leases")["leases"], 20, "a lease")[0]["id"]

@@ -5,6 +5,7 @@ what the first view weighs, and what an update costs. Pictures go to TENDRIL_BUI
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -52,6 +53,14 @@ class Played:
         eventually(self.is_there, 60, "all servers")
         return self
 
+    def again(self):
+        """The scheduler is killed, and starts again."""
+        self.player.kill()
+        self.player.communicate()
+        self.pool.kill()
+        self.pool.restart()
+        eventually(self.head, 30, "an elected scheduler")
+
     def is_there(self):
         if self.player.poll() is not None:
             raise AssertionError(self.player.stderr.read().decode())
@@ -64,8 +73,9 @@ class Played:
         return json.loads(text)["head"] if status == 200 else None
 
     def __exit__(self, *_):
-        self.player.kill()
-        self.player.communicate()
+        if self.player.returncode is None:
+            self.player.kill()
+            self.player.communicate()
         self.pool.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -189,6 +199,66 @@ class InChromium(unittest.TestCase):
             browser.run(f"{from_field}.dispatchEvent(new Event('change'))")
             browser.wait("document.querySelector('.empty').textContent.includes('it begins')")
             self.settle(lab)
+
+    def test_ranges_are_of_the_viewers_clock_and_reports_of_utc(self):
+        """A day on which clocks are set back has 25 hours; one on which they go forward, 23."""
+        browser = self.browser
+        browser.size(1440)
+        with Played(1, past=True) as lab:
+            browser.developer("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+            try:
+                self.show(lab, "history")
+                self.drawn()
+                browser.traffic()
+                for day, next_day, hours in (("11-01", "11-02", 25), ("03-08", "03-09", 23)):
+                    fields = "document.querySelectorAll('input[type=datetime-local]')"
+                    browser.run(
+                        f"const [a, b] = {fields}; a.value = arguments[0]; b.value = arguments[1];"
+                        "b.dispatchEvent(new Event('change'));",
+                        f"2026-{day}T00:00",
+                        f"2026-{next_day}T00:00",
+                    )
+                    self.drawn()
+                    urls = [
+                        message["params"].get("request", {}).get("url", "")
+                        for message in browser.traffic()
+                    ]
+                    asked = re.search(r"from=(\d+)&to=(\d+)", [u for u in urls if "from=" in u][-1])
+                    begin, end = int(asked[1]), int(asked[2])
+                    self.assertEqual(end - begin, hours * 3600)
+                    shown = browser.run(f"return [...{fields}].map((n) => n.value)")
+                    self.assertEqual(shown, [f"2026-{day}T00:00", f"2026-{next_day}T00:00"])
+                    # The command that it names prints that range in UTC, in every zone.
+                    words = re.search(
+                        r"tendril report[^\n]*", browser.run("return document.body.innerText")
+                    )[0]
+                    at = time.strftime("%Y-%m-%d %H:%M", time.gmtime(begin))
+                    self.assertIn(at, words)
+            finally:
+                browser.developer("Emulation.setTimezoneOverride", timezoneId="")
+
+    def test_events_of_before_a_restart_are_shown(self):
+        browser = self.browser
+        browser.size(1440)
+        with Played(1) as lab:
+            name = lab.page.get("servers")["servers"][0]["name"]
+            lab.page.post(f"servers/{name}/drain", {"why": "</script><b>fans"})
+            kept = "/api/v1/events/past?kind=people"
+            eventually(lambda: "drain" in lab.page.ask("GET", kept)[2], 10, "it is in the store")
+            lab.again()
+            self.show(lab, "events")
+            browser.wait("document.querySelector('tbody').innerText.includes('</script><b>fans')")
+            self.assertEqual(browser.problems(), [])
+            # By keyboard: only what people did, and until a moment of before all of it.
+            browser.run("document.querySelector('main select').focus()")
+            browser.press("w", "h", "a", "t", " ", "p", "e")
+            browser.wait("document.querySelector('main select').value === 'people'")
+            browser.wait("document.querySelector('tbody').innerText.includes('</script><b>fans')")
+            field = "document.querySelector('input[type=datetime-local]')"
+            browser.run(f"{field}.value = '2001-01-01T00:00'")
+            browser.run(f"{field}.dispatchEvent(new Event('change'))")
+            browser.wait("!document.querySelector('main .empty').hidden")
+            browser.console()  # the page asked while nobody was there
 
     def choose(self, by):
         self.browser.run(
@@ -336,10 +406,14 @@ class RolesInChromium(Folders):
         self.show(f"leases/{lease}")
         self.browser.wait("document.querySelector('.life')")
         self.assertNotIn("Release", self.drawn()[1])
+        self.assertNotIn("Park", self.drawn()[1])
         self.assertNotIn("alice", self.browser.run("return document.body.innerText"))
         self.sign_in("alice", "user")
         self.show(f"leases/{lease}")
         self.browser.wait("document.querySelector('.life').offsetParent")
+        self.tab_to("Park")
+        self.browser.press(ENTER)
+        self.told("is to be parked")
         self.tab_to("Change terms")
         self.browser.press(ENTER)
         self.browser.wait("document.querySelector('dialog[open]')")
@@ -355,6 +429,11 @@ class RolesInChromium(Folders):
         self.browser.wait("/Held\\s+\\d/.test(document.body.innerText)", 30)
         self.assertEqual(self.browser.problems(), [])
         self.browser.picture(PICTURES / "lease-ended.png")
+        # No program was attached, so its server had nothing to park, and said so.
+        self.sign_in("olga", "operator")
+        self.show("events")
+        events = "document.querySelector('tbody').innerText"
+        self.browser.wait(f"{events}.includes('nobody has claimed')")
 
     def test_a_policy_is_tried_and_then_applied(self):
         self.sign_in("olga", "operator")

@@ -15,7 +15,8 @@ import time
 import unittest
 
 import harness
-from harness import MIB, PROGRAMS, Server, eventually, tendril
+from harness import MIB, PROGRAMS, Pool, Server, eventually, tendril
+from support.page_client import PageClient, free_port
 
 CYCLES = int(os.environ.get("TENDRIL_PARK_CYCLES", "0"))
 long = unittest.skipUnless(CYCLES, "long: TENDRIL_PARK_CYCLES says how often to park")
@@ -459,6 +460,45 @@ class Parking(unittest.TestCase):
 def stable(text):
     """Output without times and rates."""
     return re.sub(r"\d+\.\d+( ms| s| us|x)?", "N", text)
+
+
+class OnThePage(unittest.TestCase):
+    """Who may change a lease parks it on the page of a lone server, and of a pool."""
+
+    def park_and_wake(self, page, note):
+        def lease():
+            leases = page.get("leases")["leases"]
+            return leases[0] if leases else None
+
+        note.ask("take 1 40")
+        before = note.ask("sum")
+        eventually(lambda: lease() and lease()["use"]["memory_used_bytes"] >= 40 * MIB, 20)
+        number = lease()["id"]
+        page.post(f"leases/{number}/park")
+        parked = eventually(lambda: lease()["standing"] == "parked" and lease(), 20, "the park")
+        self.assertGreaterEqual(parked["use"]["memory_parked_bytes"], 40 * MIB)
+        page.post(f"leases/{number}/wake")
+        eventually(lambda: lease()["standing"] == "granted", 20, "that it is back")
+        self.assertEqual(note.ask("sum"), before)
+        page.post(f"leases/{number + 1}/park", status=404)
+        events = page.get("events")["events"]
+        self.assertTrue([e for e in events if "park" in (e["what"], e.get("memory"))], events)
+
+    def test_of_a_lone_server(self):
+        port = free_port()
+        with Server("--page", f"127.0.0.1:{port}", warm=0) as server:
+            page = PageClient(port)
+            with Notebook(server, "-p", "0.5") as note:
+                self.park_and_wake(page, note)
+            page.get("events/past", 501)
+
+    def test_of_a_pool(self):
+        port = free_port()
+        pool = Pool("--page", f"127.0.0.1:{port}")
+        self.addCleanup(pool.stop)
+        with Server("--name", "gpu1", warm=0, pool=pool):
+            with Notebook(pool, "-p", "0.5") as note:
+                self.park_and_wake(PageClient(port), note)
 
 
 if __name__ == "__main__":
