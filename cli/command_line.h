@@ -34,6 +34,7 @@ class CommandLine {
     add_pool_commands();
     add_run();
     add_env();
+    add_integrations();
     add_views();
     add_lease();
     add_identity();
@@ -135,6 +136,7 @@ class CommandLine {
   void add_pool_serve(CLI::App* group);
   void add_run();
   void add_env();
+  void add_integrations();
   void add_views();
   void add_lease();
   void add_identity();
@@ -174,6 +176,8 @@ class CommandLine {
   PoolCommandOptions pool_options_;
   RunOptions run_options_;
   EnvOptions env_options_;
+  CdiOptions cdi_options_;
+  InstallOptions install_options_;
   TopOptions top_options_;
   WatchOptions list_options_, smi_options_;
   CommonOptions page_options_, release_options_, known_options_;

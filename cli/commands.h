@@ -73,6 +73,17 @@ struct EnvOptions : CommonOptions {
   SliceOptions slice;
   PoolOptions pool;
   bool docker = false, show_token = false;
+  std::vector<std::string> program;  // a container's command
+};
+
+struct CdiOptions : EnvOptions {
+  std::vector<std::string> devices;  // "half=0.5"; none: the usual ones
+  std::string output;
+};
+
+struct InstallOptions {
+  std::string root;  // of another system; empty: of this one
+  bool undo = false;
 };
 
 struct ServeOptions {
@@ -151,6 +162,8 @@ int pool_serve(const PoolServeOptions& options);
 int pool_command(const PoolCommandOptions& options);
 int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
+int generate_cdi(const CdiOptions& options);
+int install_client(const InstallOptions& options);
 int list_leases(const WatchOptions& options);
 int show_gpus(const WatchOptions& options);
 int top(const TopOptions& options);

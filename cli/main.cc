@@ -305,19 +305,6 @@ void CommandLine::add_run() {
   });
 }
 
-void CommandLine::add_env() {
-  CLI::App* const sub =
-      command("env", "Print the variables with which any launcher or container attaches by itself",
-              [this] { return print_environment(env_options_); });
-  add_common(sub, &env_options_, true);
-  add_slice(sub, &env_options_.slice);
-  add_pool(sub, &env_options_.pool);
-  sub->add_flag("--docker", env_options_.docker, "As options for docker run or podman run")
-      ->excludes("--json");
-  sub->add_flag("--show-token", env_options_.show_token,
-                "Print the token itself when it is known by value only");
-}
-
 void CommandLine::add_views() {
   CLI::App* const leases =
       command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); });

@@ -394,9 +394,6 @@ must(cuda.cuStreamSynchronize(stream))
             env=harness.clean_environment(),
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        docker = tendril("env", "-m", "1G", "--docker", server=self.server)[1]
-        self.assertIn(":/opt/tendril/lib:ro -e LD_LIBRARY_PATH=/opt/tendril/lib", docker)
-        self.assertIn("-e TENDRIL_MEMORY=1G", docker)
 
     def test_implicit_leases_over_two_servers(self):
         with Server() as other:

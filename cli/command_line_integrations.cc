@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of commands that prepare programs which `tendril run` does not start: env, and what
+// containers and whole machines need.
+#include "cli/command_line.h"
+
+namespace tendril::cli {
+
+void CommandLine::add_env() {
+  CLI::App* const sub = command(
+      "env", "Print the variables with which any launcher or container attaches by itself", [this] {
+        env_options_.program = run_options_.program;
+        return print_environment(env_options_);
+      });
+  add_common(sub, &env_options_, true);
+  add_slice(sub, &env_options_.slice);
+  add_pool(sub, &env_options_.pool);
+  sub->add_flag("--docker", env_options_.docker,
+                "As options for docker run or podman run; with '-- docker run ...', run that")
+      ->excludes("--json");
+  sub->add_flag("--show-token", env_options_.show_token,
+                "Print the token itself when it is known by value only");
+}
+
+void CommandLine::add_integrations() {
+  CLI::App* const group = app_.add_subcommand("cdi", "GPUs for containers by name (CDI)");
+  group->require_subcommand(1);
+  CLI::App* const generate = group->add_subcommand(
+      "generate", "Print a specification with devices such as tendril.io/gpu=half");
+  generate->final_callback([this] { action_ = [this] { return generate_cdi(cdi_options_); }; });
+  add_common(generate, &cdi_options_, false);
+  add_pool(generate, &cdi_options_.pool);
+  generate
+      ->add_option("--device", cdi_options_.devices,
+                   "A device: half=0.5 or small=10G; repeatable (default: whole, half, third, "
+                   "quarter, tenth)")
+      ->type_name("NAME=SLICE")
+      ->allow_extra_args(false);
+  generate
+      ->add_option("-o,--output", cdi_options_.output,
+                   "Write it there, such as /etc/cdi/tendril.json")
+      ->type_name("FILE");
+  CLI::App* const install =
+      command("install-client", "Let every program of this machine find the GPU libraries (root)",
+              [this] { return install_client(install_options_); });
+  install->add_flag("--undo", install_options_.undo, "Take it back");
+  install->add_option("--root", install_options_.root, "Of the system below this folder instead")
+      ->type_name("FOLDER");
+}
+
+}  // namespace tendril::cli
