@@ -330,6 +330,13 @@ void History::told_all(const std::string& server, uint64_t boot, uint64_t now_ns
   }
 }
 
+void History::lost(const std::string& server) {
+  for (auto at = totals_.lower_bound({server, 0, 0, 0}); at != totals_.end(); ++at) {
+    if (std::get<0>(at->first) != server) return;
+    at->second.kept_until_ns = std::max(at->second.kept_until_ns, clock_ns_ + kEndedKeptNs);
+  }
+}
+
 void History::add(HistoryRow row) {
   if (is_empty(row.sums)) return;
   has_leases_ = has_leases_ || row.who.lease != 0;

@@ -68,6 +68,9 @@ class History {
   // The server has said all that it knows. Leases of its earlier runs do not come back, nor does
   // what it said of leases that ended.
   void told_all(const std::string& server, uint64_t boot, uint64_t now_ns);
+  // The server is silent. It may not have heard that its leases' ends are stored, and says them
+  // again when it is back, however late.
+  void lost(const std::string& server);
   // What is no lease on a server. Rows of no duration are left out.
   void add(HistoryRow row);
 

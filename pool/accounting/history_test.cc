@@ -320,6 +320,35 @@ TEST(History, ALeaseOfALostServerComesBack) {
   }
 }
 
+// The link broke before the server heard that the end was stored.
+TEST(History, ASilentServerSaysAnEndAgain) {
+  Store store;
+  History history(HistoryLimits{});
+  history.recover({}, kStart);
+  uint64_t now_ns = kStart;
+  const auto pass_to = [&](uint64_t to_ns) {
+    for (; now_ns < to_ns; now_ns += 30 * kSecond) {
+      history.clock(now_ns, int64_t(now_ns / kSecond));
+      write(history.cut(now_ns), &store);
+    }
+  };
+  const auto says_the_end = [&] {
+    history.heard(who(1), used(9 * kSecond, kSecond), {}, kStart, now_ns, LeaseEnd::kTold);
+    write({history.ended()}, &store);
+  };
+  pass_to(kStart + kMinuteNs);
+  says_the_end();
+  history.lost(who(1).server);
+  pass_to(kStart + kHourNs / 2);
+  says_the_end();
+  EXPECT_EQ(total(store, 0).leases, 1u);
+  // It is back, and has heard it.
+  history.told_all(who(1).server, who(1).boot, now_ns);
+  pass_to(kStart + 2 * kHourNs);
+  EXPECT_TRUE(history.unheard_since(now_ns).empty());
+  EXPECT_EQ(total(store, 0).leases, 1u);
+}
+
 TEST(History, TheClockNeverRunsBackwards) {
   History history{HistoryLimits()};
   history.recover({}, 1000 * kSecond);

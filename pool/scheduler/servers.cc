@@ -354,6 +354,7 @@ void Scheduler::State::silence(Member& server) {
         base::format("it has not reported for %d s; what it holds counts as held",
                      wire::kServerSilentMs / 1000));
   set_engine_state(server);
+  history_.lost(server.record.name);
   const std::set<uint64_t> jobs = server.jobs;
   for (uint64_t id : jobs) {
     auto job = jobs_.find(id);
