@@ -410,6 +410,7 @@ void Scheduler::State::lose_parts_of_other_boots(Member& server, uint64_t boot,
 
 // An administrator says that it will not come back.
 void Scheduler::State::forget(Member& server) {
+  history_.lost(server.record.name);
   const std::set<uint64_t> jobs = server.jobs;
   for (uint64_t id : jobs) {
     auto job = jobs_.find(id);
