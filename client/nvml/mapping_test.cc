@@ -199,7 +199,9 @@ TEST(ParsePci, Forms) {
 
 TEST(ModelOf, WholeWordsOnly) {
   EXPECT_EQ(model_of("NVIDIA H200").clock_max_mhz, 1980);
-  EXPECT_EQ(model_of("NVIDIA H100 80GB HBM3").major, 9);
+  EXPECT_EQ(model_of("NVIDIA H100 80GB HBM3").clock_max_mhz, 1980);
+  EXPECT_EQ(model_of("NVIDIA H100 PCIe").clock_max_mhz, 0) << "another clock, which nobody read";
+  EXPECT_EQ(model_of("NVIDIA H100 PCIe").major, 9);
   EXPECT_EQ(model_of("NVIDIA A100-SXM4-80GB").minor, 0);
   EXPECT_EQ(model_of("NVIDIA A10G").minor, 6);
   EXPECT_EQ(model_of("NVIDIA GeForce RTX 4090").minor, 9);

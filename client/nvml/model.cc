@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources: the vendor's public table of compute capabilities and its data sheets (bus); clocks and
-// bus width of the H200 as its driver 580.159.04 reports them. A word comes before its prefixes:
-// "H200" before "H20", "A100" before "A10".
+// Sources: the vendor's public table of compute capabilities and its data sheets (bus); clocks of
+// the H200 and of the H100 with HBM3, and the H200's bus width, as driver 580.159.04 reports them.
+// A word comes before its prefixes: "H200" before "H20", "A100" before "A10".
 #include "client/nvml/model.h"
 
 namespace tendril::client::nvml {
@@ -12,6 +12,7 @@ constexpr Model kModels[] = {
     {"B200", 10, 0, 5, 16, 0, 0, 0},
     {"GH200", 9, 0, 5, 16, 0, 0, 0},
     {"H200", 9, 0, 5, 16, 6016, 1980, 3201},
+    {"H100 80GB HBM3", 9, 0, 5, 16, 0, 1980, 2619},
     {"H100", 9, 0, 5, 16, 0, 0, 0},
     {"H800", 9, 0, 5, 16, 0, 0, 0},
     {"H20", 9, 0, 5, 16, 0, 0, 0},
