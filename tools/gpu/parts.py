@@ -40,6 +40,8 @@ PARTS = {
     ),
     # Two GPUs of one host as two servers, NCCL over sockets.
     "servers": "--only servers --gpus 2 --budget 580",
+    # Four GPUs of one host: here, beside another server, on two servers.
+    "four": "--only servers --gpus 4 --budget 300",
     "two-shares": "--only shares --gpus 2 --match two-gpus --share-seconds 6 --budget 120",
 }
 

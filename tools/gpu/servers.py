@@ -333,11 +333,13 @@ class Servers(Steps):
         environment = {"OMP_NUM_THREADS": "2"}
         return self.framework("ranks", self.ranks(), environment, TRAINED, list(self.SIDES))
 
+    RANKS = 2
+
     def ranks(self):
         """PyTorch with a process for each GPU."""
         script = str(self.here / "frameworks/bench_ranks.py")
         argv = [self.python, "-B", "-m", "torch.distributed.run", "--standalone"]
-        return [*argv, "--nproc_per_node", "2", script]
+        return [*argv, "--nproc_per_node", str(self.RANKS), script]
 
     def calls(self):
         """Which calls a step makes, and which of them wait: TENDRIL_STATS of both ranks' steps."""
@@ -526,9 +528,45 @@ class Servers(Steps):
         return facts
 
 
+class Four(Servers):
+    """Four GPUs: all of this machine, two of it beside two of another server, and two of each of
+    two servers."""
+
+    SIDES = ("native", "nvlink", "local", "mixed", "remote")
+    RANKS = 4
+
+    def open_all(self):
+        """native: two ranks a host, sockets between the hosts. nvlink: native as NCCL likes."""
+        halves = {f"{pair}-{at}": gpus for pair in ("mixed", "remote") for at, gpus in HALVES}
+        wanted = {"local": "0,1,2,3"} | halves
+        with concurrent.futures.ThreadPoolExecutor(len(wanted)) as many:
+            list(many.map(self.open, wanted, wanted.values()))
+        local, lent = self.lent["local"], self.lent
+        here = lambda server: {"TENDRIL_LOCAL_SERVER": server.address()}
+        mixed = [lent["mixed-0"], lent["mixed-1"]]
+        remote = [lent["remote-0"], lent["remote-1"]]
+        both = [word for server in remote for word in ("-s", server.address())]
+        beside = ["--local", "2", "-s", mixed[1].address(), "-n", "2"]
+        self.field_sides = {
+            "native": self.side("native", sockets=True),
+            "nvlink": self.side("nvlink"),
+            "local": self.side("local", [local], ["--local", "4"], "auto", here(local)),
+            "mixed": self.side("mixed", mixed, beside, "auto", here(mixed[0])),
+            "remote": self.side("remote", remote, [*both, "-n", "4"]),
+        }
+
+    def native_environment(self, sockets):
+        env = super().native_environment(sockets)
+        return env | ({"NCCL_BENCH_HOSTS": "2"} if sockets else {})
+
+
+HALVES = ((0, "0,1"), (1, "2,3"))
+
+
 def measure(whole, here, words=()):
     """All of it as text; also as servers.json in $OUT. `whole` is gpu_run's Run."""
-    s = Servers(whole, here, words)
+    four = whole.args.gpus >= 4
+    s = (Four if four else Servers)(whole, here, words)
     s.open_all()
 
     def within(limit_s, step):
@@ -551,5 +589,7 @@ def measure(whole, here, words=()):
         ("scenarios", 30, within(80, s.scenarios)),
         ("faults", 30, within(100, s.faults)),
     ]
+    if four:
+        steps = [("torch", 60, within(200, s.torch))]
     text = s.run_all(steps, words)
     return text + "\n\n" + server_tables.tables(s.facts)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch with a process for each GPU, under tools/gpu/meters.py. Started by torchrun. Rank 0 hears
-the commands of meter.py and tells the others, so that all do the same. With NCCL_BENCH_HOSTS each
-rank is a host of its own for NCCL, as on several servers.
+the commands of meter.py and tells the others, so that all do the same. With NCCL_BENCH_HOSTS=N each N
+ranks are a host of their own for NCCL, as on several servers.
 
 Workloads: data parallel (ResNet-50, GPT-2), sharded (FSDP2), tensor parallel inference (call by
 call, and recorded as a graph).
@@ -14,7 +14,7 @@ import time
 
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 if os.environ.get("NCCL_BENCH_HOSTS"):
-    os.environ["NCCL_HOSTID"] = f"bench-{RANK}"
+    os.environ["NCCL_HOSTID"] = f"bench-{RANK // int(os.environ['NCCL_BENCH_HOSTS'])}"
 
 import checks  # noqa: E402
 import meter  # noqa: E402
