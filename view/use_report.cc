@@ -73,8 +73,13 @@ std::string shown_name(const std::string& name) {
   return name.empty() ? "-" : base::printable(name, kNameBytes);
 }
 
+// What a short program had is not nothing.
+std::string amount(double value, int digits) {
+  return base::format("%.*f", value > 0 && value < 0.1 ? 4 : digits, value);
+}
+
 std::string hours(const Json& row, const char* key) {
-  return base::format("%.2f", number(row, key) / kHourNs);
+  return amount(number(row, key) / kHourNs, 2);
 }
 
 std::string percent(double part, double whole) {
@@ -110,7 +115,7 @@ std::vector<Row> use_cells(const Answer& answer) {
                                     0.0, number(each, "waited_ns") / leases / 1e9 + 0.5)))));
     row.push_back(hours(each, "queued_gpu_ns"));
     for (const char* key : {"memory_held_mib_ms", "memory_used_mib_ms"})
-      row.push_back(base::format("%.1f", number(each, key) * kGbHours));
+      row.push_back(amount(number(each, key) * kGbHours, 1));
     if (has_capacity) row.push_back(hours(each, "capacity_gpu_ns"));
     rows.push_back(std::move(row));
   }

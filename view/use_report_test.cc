@@ -44,6 +44,14 @@ TEST(UseReport, LargeSumsHaveTheirUnits) {
   EXPECT_NE(row.find(",19342813113834066794250,9444732965739291475,"), std::string::npos) << row;
 }
 
+TEST(UseReport, AMinuteIsNotNothing) {
+  auto table = use_table(
+      R"({"from_at":0,"to_at":9,"step_s":0,"by":[],"rows":[{"at":0,"leases":1,
+"used_ns":60000000000,"given_gpu_ns":60000000000}]})");
+  ASSERT_TRUE(table.ok());
+  EXPECT_NE(table->find("0.0167"), std::string::npos) << *table;
+}
+
 TEST(UseReport, ManyGapsAreCounted) {
   std::string gaps;
   for (int i = 0; i < 40; ++i)

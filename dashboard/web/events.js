@@ -64,7 +64,7 @@ export function view(main) {
   const body = el("tbody");
   const empty = el("p", { class: "empty" }, "Nothing has happened.");
   main.append(
-    el("div", { class: "head-of-view" }, el("h1", {}, "Events"), number, kind, until, filter),
+    el("div", { class: "head-of-view" }, el("h1", {}, "Events"), number, kind, el("label", { class: "quiet" }, "until ", until), filter),
     el(
       "section",
       { class: "panel scrolls", tabindex: 0, role: "region", "aria-label": "Events" },

@@ -248,7 +248,7 @@ class Chart {
 
 // ---- the sums of the range ----
 
-const number = (value) => value.toLocaleString(undefined, { maximumFractionDigits: value < 20 ? 2 : value < 1000 ? 1 : 0 });
+const number = (value) => value.toLocaleString(undefined, { maximumFractionDigits: value < 0.1 ? 4 : value < 20 ? 2 : value < 1000 ? 1 : 0 });
 const hours = (key) => (sums) => number(sums[key] / kHourNs);
 const kColumns = [
   ["Leases", (sums) => sums.leases.toLocaleString()],

@@ -121,7 +121,8 @@ class InChromium(unittest.TestCase):
             more = (f"leases/{lease}", f"servers/{server}", f"queue/{request}")
             for view in (*VIEWS, *more):
                 self.show(lab, view)
-                if view == "now":
+                if view == "now":  # what is not in sight is not drawn
+                    browser.size(1440)
                     browser.wait("document.querySelectorAll('.slice').length")
                 if view == "history":
                     browser.wait(DRAWN)
