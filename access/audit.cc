@@ -256,8 +256,8 @@ std::shared_ptr<AuditLog::Line> AuditLog::add(const AuditEntry& entry) {
   line->text = audit_line(entry, server_, at_ms);
   line->since_ns = base::now_ns();
   std::unique_lock<std::mutex> hold(shared_->mutex);
-  shared_->recent.push_back({++shared_->recent_number, at_ms, entry.who.id, entry.decision.rule,
-                             line->text.substr(0, line->text.size() - 1)});
+  shared_->recent.push_back({++shared_->recent_number, at_ms, entry.who.id, entry.what,
+                             entry.decision.rule, line->text.substr(0, line->text.size() - 1)});
   if (shared_->recent.size() > kAuditRecentMax) shared_->recent.pop_front();
   if (path_.empty()) return line;
   if (shared_->file == nullptr || shared_->lines.size() >= kAuditLinesMax) {

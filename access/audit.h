@@ -77,8 +77,8 @@ class AuditLog {
     uint64_t number = 0;  // counts the lines of this process, from 1
     uint64_t at_ms = 0;   // since 1970
     std::string id;       // of the principal
-    std::string rule;     // of the decision
-    std::string line;     // a JSON object, without a newline
+    std::string what, rule;
+    std::string line;  // a JSON object, without a newline
   };
   // The newest lines after that number, `limit` at most, the oldest of them first. Also those that
   // no file has. Never waits for the disk.

@@ -85,9 +85,9 @@ void Journal::recover(const std::vector<std::pair<std::string, std::string>>& re
   }
 }
 
-bool Journal::may_add(const std::string& id, uint64_t now_ms) {
+bool Journal::may_add(const access::AuditLog::Recent& line, uint64_t now_ms) {
   if (budgets_.size() > kBudgetsMax) budgets_.clear();
-  Budget* const budget = &budgets_[id];
+  Budget* const budget = &budgets_[{line.id, line.what}];
   const uint64_t seconds = (now_ms - std::min(now_ms, budget->at_ms)) / 1000;
   if (seconds > 0) {
     budget->lines = std::min(kJournalBurst, budget->lines + seconds);
@@ -130,7 +130,7 @@ pool::Batch Journal::cut(const access::AuditLog& log, uint64_t now_ms) {
   size_t added[2] = {0, 0};
   for (const access::AuditLog::Recent& each : lines) {
     const size_t which = each.rule == kPoolRule ? 0 : 1;
-    if (added[which] == kJournalLinesAtOnce || (which == 1 && !may_add(each.id, now_ms))) {
+    if (added[which] == kJournalLinesAtOnce || (which == 1 && !may_add(each, now_ms))) {
       ++left_out;
       continue;
     }

@@ -5,8 +5,8 @@
 //
 // Of each kind the store has kJournalRecords records at most, each of kJournalRecordBytes. One is
 // open: it is written again with each new line, and closed when it is full. A name has a budget of
-// lines: what it does beyond is counted, and one line says how much that was. The audit log's file
-// has all of it. One thread may call.
+// lines of each kind of act: what it does beyond is counted, and one line says how much that was.
+// The audit log's file has all of it. One thread may call.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ namespace tendril::scheduler {
 
 inline constexpr size_t kJournalRecordBytes = 16 << 10, kJournalRecords = 1024;  // 16 MiB
 inline constexpr size_t kJournalLinesAtOnce = 64;  // of each kind; the rest is counted
-// Of a name that is not the pool's: so many lines at once, and one more each second.
+// What a name that is not the pool's did of one kind: so many lines at once, and one more each
+// second.
 inline constexpr uint64_t kJournalBurst = 60;
 
 namespace keys {
@@ -52,7 +53,7 @@ class Journal {
   struct Budget {
     uint64_t lines = kJournalBurst, at_ms = 0;
   };
-  bool may_add(const std::string& id, uint64_t now_ms);
+  bool may_add(const access::AuditLog::Recent& line, uint64_t now_ms);
   void add(Kind* kind, uint64_t at_ms, const std::string& id, const std::string& line,
            pool::Batch* batch);
   static void close(Kind* kind, pool::Batch* batch);
@@ -60,8 +61,8 @@ class Journal {
   const std::string server_;
   std::array<Kind, 2> kinds_ = {Kind{&keys::kPoolEvents, {}, 0},
                                 Kind{&keys::kPeoplesEvents, {}, 0}};
-  std::map<std::string, Budget> budgets_;
-  uint64_t seen_ = 0;  // of the log's lines
+  std::map<std::pair<std::string, std::string>, Budget> budgets_;  // by name and what it did
+  uint64_t seen_ = 0;                                              // of the log's lines
 };
 
 // The newest lines of before `before_ms` (0: of now), newest first. All of one millisecond are
