@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <ctime>
 
 #include "config/text.h"
 #include "plan/page.h"
@@ -236,6 +237,22 @@ TEST(PlanTraces, GenAiPodsGiveTheKnownFigures) {
     }
     EXPECT_LE(moved.outcome.gpus, lent.outcome.gpus);
   }
+  // Parked: that many cards hold all at once, and half of the wakes copy one's memory and no more.
+  ParkedSettings settings;
+  settings.card_bytes = 80 * kGb;
+  settings.cards = packed[1];
+  const ParkedOutcome parked = replay_parked(records, settings);
+  EXPECT_EQ(parked.wakes, 3841u);
+  EXPECT_NEAR(parked.p50_wait_s, 0.85, 0.01);
+  EXPECT_NEAR(parked.p99_wait_s, 424, 1);
+  settings.give_up_wait_s = 3;
+  EXPECT_TRUE(replay_parked(records, settings).gave_up);
+  // Nothing of that takes a minute.
+  settings.bursts = true;
+  settings.cards = 30;
+  const clock_t begun = clock();
+  EXPECT_TRUE(replay_parked(records, settings).gave_up);
+  EXPECT_LT(double(clock() - begun) / CLOCKS_PER_SEC, 60);
 }
 
 // Three that each fill a card by half, and work in turns of 100 s, an hour apart.

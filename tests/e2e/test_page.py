@@ -371,12 +371,19 @@ class Roles(Folders):
         self.assertEqual(waiting_or_running(bob)[0]["owner"], "")
         self.assertEqual(waiting_or_running(bob)[0]["program"], "")
         number = shown[0]["id"]
-        self.assertIn("not yours", bob.post(f"leases/{number}/release", status=403)["error"])
+        for act in ("release", "park", "wake"):
+            self.assertIn("not yours", bob.post(f"leases/{number}/{act}", status=403)["error"])
+            watcher.post(f"leases/{number}/{act}", status=403)
         alice.post(f"leases/{number}/release")
         self.history_is_ones_own(alice, bob, operator)
         mine = {event["who"] for event in bob.get("events")["events"]}
         self.assertLessEqual(mine, {"bob"})
         self.assertIn("alice", {event["who"] for event in admin.get("events")["events"]})
+        # The same of those that the store keeps.
+        kept = lambda who: {event["who"] for event in who.get("events/past")["events"]}
+        eventually(lambda: "alice" in kept(admin) and "bob" in kept(bob), 10, "they are written")
+        self.assertEqual(kept(bob), {"bob"})
+        self.assertEqual(self.page.get("events/past", 401)["code"], "sign-in")
 
     def history_is_ones_own(self, alice, bob, operator):
         """Sums of others are not in it, whatever is asked for; who sees all sees all."""
