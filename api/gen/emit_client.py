@@ -13,6 +13,12 @@ def bodies(api):
     for call in api.spec.bodies():
         signature = call.signature
         lines.append(f"{signature.result} {signature.name}({signature.arguments});\n")
+    checked = [call.signature for call in api.spec.bodies() if call.checked]
+    if checked:
+        lines.append("\n// What `checked` lines look at before they send anything.\n")
+        lines.append("namespace checks {\n")
+        lines += [f"{api.result} {s.name}({s.arguments});\n" for s in checked]
+        lines.append("}  // namespace checks\n")
     lines.append(f"}}  // namespace tendril::client::{api.name}\n")
     return "".join(lines)
 
@@ -27,6 +33,8 @@ def encode_argument(a, lines):
         lines.append(f"  m.{name} = f.handle(Kind::{kind}, {name});")
     elif a.direction == "new":
         lines.append(f"  if (f.pointer({name})) m.{name} = f.mint(Kind::{kind});")
+    elif a.direction == "new?":
+        lines.append(f"  if ({name} != nullptr) m.{name} = f.mint(Kind::{kind});")
     elif a.direction == "string":
         lines.append(f"  if (f.pointer({name})) m.{name} = wire::bytes_of({name});")
     elif a.direction in ("in", "in?") and a.count:
@@ -60,8 +68,8 @@ def decode_argument(a, lines):
         lines.append(f"    f.known_array(Kind::{kind}, {name}, {a.count}, r.{name});")
     elif a.direction == "known":
         lines.append(f"    *{name} = f.known<{pointee}>(Kind::{kind}, r.{name});")
-    elif a.direction == "new":
-        lines.append(f"    *{name} = f.adopt<{pointee}>(Kind::{kind}, m.{name});")
+    elif a.direction in ("new", "new?"):
+        lines.append(f"    {guard}*{name} = f.adopt<{pointee}>(Kind::{kind}, m.{name});")
     elif a.direction == "destroy":
         lines.append(f"    f.drop(Kind::{kind}, {name});")
 
@@ -75,7 +83,9 @@ def forward_body(api, call):
         f"  Forward f({needs_context});",
     ]
     # New objects come last, because the other arguments say to whom they will belong.
-    for a in sorted(call.arguments, key=lambda a: a.direction == "new"):
+    for a in sorted(call.arguments, key=lambda a: a.direction in ("new", "new?")):
+        if a.direction in ("new", "new?") and call.checked:
+            lines.append(f"  if (f.ok()) f.check(checks::{s.name}({s.names}));")
         encode_argument(a, lines)
     lines.append("  if (!f.ok()) return f.error();")
     after = []

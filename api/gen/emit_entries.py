@@ -50,8 +50,15 @@ def answer_call(api, call, index):
         name=f'"{call.signature.name}"',
         reason=f'"{call.reason}"',
         about=f", {first.name}" if first is not None and first.ctype == about else "",
+        error_out=error_argument(api, call.signature),
     )
     return f"tendril::client::{api.name}::{text}"
+
+
+def error_argument(api, signature):
+    """The argument through which an entry point that returns a handle says what went wrong."""
+    name = api.setting("client", "error_argument", "")
+    return name if any(p.name == name for p in signature.params) else "nullptr"
 
 
 def converted(signature, body):
@@ -95,7 +102,9 @@ def entry(api, name):
 def unlisted_entry(api, name):
     template = api.answers[api.setting("unlisted", "answer")]
     reason = f'"{api.setting("unlisted", "reason")} ({name})"'
-    call = template.format(index="kEntryCount", name=f'"{name}"', reason=reason, about="")
+    call = template.format(
+        index="kEntryCount", name=f'"{name}"', reason=reason, about="", error_out="nullptr"
+    )
     macro = api.setting("client", "entry_macro")
     return f"{macro} {api.result} {name}() {{\n  return tendril::client::{api.name}::{call};\n}}\n"
 

@@ -40,6 +40,11 @@ def argument_lines(a, before, after):
         before.append(f"  s.reserve(Kind::{kind}, m.{name});")
         after.append(f"    s.bind(Kind::{kind}, m.{name}, {name});")
         return f"&{name}"
+    if a.direction == "new?":
+        before.append(f"  {pointee} {name}{{}};")
+        before.append(f"  if (m.{name} != 0) s.reserve(Kind::{kind}, m.{name});")
+        after.append(f"    if (m.{name} != 0) s.bind(Kind::{kind}, m.{name}, {name});")
+        return f"m.{name} != 0 ? &{name} : nullptr"
     if a.direction == "string":
         return f"s.text(m.{name})"
     if a.direction in ("in", "in?") and a.count:
@@ -47,6 +52,9 @@ def argument_lines(a, before, after):
             # The driver reads as many as the count says, so the client must have sent them.
             optional = "true" if a.direction == "in?" else "false"
             before.append(f"  s.length(m.{name}.count, m.{a.count}, {optional});")
+        elif a.count.isdigit():
+            optional = "true" if a.direction == "in?" else "false"
+            before.append(f"  s.length(m.{name}.count, {a.count}, {optional});")
         if kind:
             return f"s.handles<{pointee}>(Kind::{kind}, m.{name})"
         cast = f"const_cast<{ctype}>" if not ctype.startswith("const") else f"static_cast<{ctype}>"

@@ -22,6 +22,7 @@ import emit_entries  # noqa: E402
 import emit_kinds  # noqa: E402
 import emit_print  # noqa: E402
 import emit_resolve  # noqa: E402
+import emit_table  # noqa: E402
 import emit_wire  # noqa: E402
 import emit_worker  # noqa: E402
 import spec  # noqa: E402
@@ -45,6 +46,7 @@ OUTPUTS = {
     "print": {"_print.gen.h": emit_print.value_header, "_print.gen.cc": emit_print.values},
     "call_text": {"_call_text.gen.cc": emit_print.call_text},
     "coverage": {"_coverage.gen.h": emit_coverage.emit},
+    "table": {"_table.gen.h": emit_table.emit},
     "resolve": {"_resolve.gen.inc": emit_resolve.emit},
 }
 

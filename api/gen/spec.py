@@ -47,9 +47,9 @@ class Field:
 @dataclasses.dataclass
 class Argument:
     param: Param
-    # in, out, out?, inout, new, use, destroy, known, image, image?, string, translated. Only for
-    # printing (`local` lines): text (a buffer that the call fills with a string), address (nothing
-    # is said about what it points to).
+    # in, out, out?, inout, new, new?, use, destroy, known, image, image?, string, translated. Only
+    # for printing (`local` lines): text (a buffer that the call fills with a string), address
+    # (nothing is said about what it points to).
     direction: str
     count: str = ""  # expression over other arguments, for arrays
     kind: str = None  # enumerator of api.ini's kinds, if it is a handle or points to handles
@@ -73,6 +73,7 @@ class Call:
     arguments: list = dataclasses.field(default_factory=list)
     needs_context: bool = True
     by_hand: bool = False  # the worker's handler; the generator writes the rest
+    checked: bool = False  # the client looks at the arguments first, by hand
     source: str = ""
 
 
@@ -177,6 +178,8 @@ class Spec:
                 call.needs_context = False
             elif word == "by-hand":
                 call.by_hand = True
+            elif word == "checked":
+                call.checked = True
             else:
                 name, _, direction = word.partition("=")
                 stated[name] = direction
@@ -230,7 +233,7 @@ class Spec:
         for a in call.arguments:
             ctype = a.param.ctype.replace("const ", "")
             pointee = a.pointee
-            if a.direction in ("use", "destroy", "new"):
+            if a.direction in ("use", "destroy", "new", "new?"):
                 request.append(Field(a.param.name, "uint64_t"))
             elif a.direction == "known":
                 reply.append(Field(a.param.name, "Array<uint64_t>" if a.count else "uint64_t"))
