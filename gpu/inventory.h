@@ -61,6 +61,8 @@ struct Inventory {
 
 // Loads the driver into this process. An empty path means the system's.
 base::Result<Inventory> take_inventory(const std::string& driver_path);
+// The same of every device of every OpenCL platform. Creates nothing on a device.
+base::Result<Inventory> take_opencl_inventory(const std::string& driver_path);
 
 // One record for each line, tab-separated. The first word is its kind. Names are cleaned of control
 // characters.
