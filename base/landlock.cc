@@ -27,8 +27,9 @@ struct __attribute__((packed)) PathRule {
 };
 
 constexpr uint64_t kExecute = 1u << 0, kWriteFile = 1u << 1, kReadFile = 1u << 2,
-                   kReadFolder = 1u << 3, kRemoveFile = 1u << 5, kMakeFile = 1u << 8,
-                   kTruncate = 1u << 14, kIoctlDevice = 1u << 15;
+                   kReadFolder = 1u << 3, kRemoveFolder = 1u << 4, kRemoveFile = 1u << 5,
+                   kMakeFolder = 1u << 7, kMakeFile = 1u << 8, kMakeLink = 1u << 12,
+                   kMoveBetween = 1u << 13, kTruncate = 1u << 14, kIoctlDevice = 1u << 15;
 constexpr uint64_t kConnectAndBindTcp = 3, kAbstractSockets = 1, kSignals = 2;
 
 // All rights on files that a version of the interface knows.
@@ -46,6 +47,8 @@ uint64_t rights(FileUse use) {
       return kRead | kWriteFile | kTruncate;
     case FileUse::kManage:
       return kRead | kWriteFile | kTruncate | kMakeFile | kRemoveFile;
+    case FileUse::kOwn:
+      return rights(FileUse::kManage) | kRemoveFolder | kMakeFolder | kMakeLink | kMoveBetween;
     case FileUse::kDevice:
       return kReadFile | kReadFolder | kWriteFile | kTruncate | kIoctlDevice;
   }
@@ -72,10 +75,11 @@ int Landlock::version() {
   return answer > 0 ? static_cast<int>(answer) : 0;
 }
 
-Result<Landlock> Landlock::files(bool networked) {
+Result<Landlock> Landlock::files(bool networked, bool alone) {
   const int known = version();
   if (known == 0) return absent("keep a process from the machine's files");
-  const Ruleset rules = {all_files(known), known >= 4 && !networked ? kConnectAndBindTcp : 0, 0};
+  const Ruleset rules = {all_files(known), known >= 4 && !networked ? kConnectAndBindTcp : 0,
+                         known >= kScopesSince && alone ? kAbstractSockets | kSignals : 0};
   Fd made = make(rules, known);
   if (!made.valid()) return failed("cannot make a set of rules for files");
   return Landlock(std::move(made), rules.files);

@@ -15,6 +15,7 @@ enum class FileUse {
   kRead,    // read, list, map as code
   kWrite,   // also write to files that are there
   kManage,  // also make and remove files
+  kOwn,     // also make and remove folders, and move files between them
   kDevice,  // read, write and ioctl
 };
 
@@ -27,8 +28,8 @@ class Landlock {
 
   // Denies every use of files and, unless `networked`, TCP where the kernel can. Before version 3
   // of the interface a file that may be written at all may also be truncated, and before 5 ioctl is
-  // not denied.
-  static Result<Landlock> files(bool networked = false);
+  // not denied. `alone`: also what `outside` denies, where the kernel can.
+  static Result<Landlock> files(bool networked = false, bool alone = false);
   // Denies connecting to abstract sockets of processes that are not in the same domain, and
   // signalling them. The processes that a thread starts afterwards are in one domain with it.
   static Result<Landlock> outside();

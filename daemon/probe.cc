@@ -41,7 +41,7 @@ std::string last_line(const std::string& text) {
 base::Result<gpu::Inventory> probe_as(const WorkerOptions& options,
                                       const std::vector<std::string>& more) {
   std::vector<std::string> arguments = worker_arguments(options, observer_slot(options));
-  arguments.insert(arguments.begin(), "--probe");
+  arguments.insert(arguments.begin(), {"--probe", "--api", options.api});
   if (!options.nccl_place.empty())
     arguments.insert(arguments.end(), {"--nccl", options.nccl_place});
   arguments.insert(arguments.end(), more.begin(), more.end());

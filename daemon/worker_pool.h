@@ -32,6 +32,8 @@ namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
+  std::string api = "cuda";         // whose devices are lent
+  bool compiles = false;            // that API's driver does, with programs and files of its own
   std::vector<std::string> apis;    // that the workers serve; the first is kept warm from the start
   std::string driver;               // empty: the system's
   std::string monitor;              // the monitoring library; empty: the system's

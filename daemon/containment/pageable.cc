@@ -8,11 +8,22 @@
 
 namespace tendril::daemon {
 
-base::Status check_pageable_access(const gpu::Inventory& inventory, bool strangers, bool allowed) {
+base::Status check_pageable_access(const gpu::Inventory& inventory, bool strangers, bool allowed,
+                                   bool of_cuda) {
   std::string which;
   for (const gpu::DeviceFacts& device : inventory.devices)
     if (device.pageable_access) which += (which.empty() ? "" : ", ") + std::to_string(device.index);
   if (which.empty()) return base::Status();
+  if (!of_cuda) {
+    const std::string why = "kernels on OpenCL device " + which +
+                            " are code for this machine's processors, inside of the worker process";
+    if (strangers && !allowed)
+      return base::Status(base::Code::kRefused, "refusing to lend to others: " + why +
+                                                    ". Serve this machine only, or accept it with "
+                                                    "--allow-pageable-access");
+    log(Level::kInfo, "%s", why.c_str());
+    return base::Status();
+  }
   const std::string what = "kernels on GPU " + which +
                            " can read and write all memory of their worker process (pageable "
                            "memory access: HMM or ATS)";

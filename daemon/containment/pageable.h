@@ -10,6 +10,8 @@
 namespace tendril::daemon {
 
 // `strangers`: others than this machine's users may come. Logs a warning if it allows such a GPU.
-base::Status check_pageable_access(const gpu::Inventory& inventory, bool strangers, bool allowed);
+// `of_cuda`: the advice about NVIDIA's driver applies.
+base::Status check_pageable_access(const gpu::Inventory& inventory, bool strangers, bool allowed,
+                                   bool of_cuda = true);
 
 }  // namespace tendril::daemon

@@ -49,6 +49,12 @@ struct Api {
   uint64_t digest;   // of its messages; a client whose digest differs cannot attach
   // Opens the vendor library at `driver_path` (empty: the system's) and initialises it.
   base::Result<std::unique_ptr<Worker>> (*create)(const std::string& driver_path);
+  // Which devices the API's driver has. A server lends the devices of one inventory, by all APIs
+  // that have it.
+  base::Result<gpu::Inventory> (*inventory)(const std::string& driver_path) = &gpu::take_inventory;
+  // The driver compiles for its devices with programs and files of its own. So the worker may start
+  // processes, and gets a folder that only it sees.
+  bool compiles = false;
 };
 
 }  // namespace tendril::worker

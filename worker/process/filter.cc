@@ -102,14 +102,15 @@ class Filter {
   int error_ = 0;
 };
 
-int deny_arguments(bool networked) {
+int deny_arguments(const Openings& openings) {
   Filter filter(SCMP_ACT_ALLOW);
-  if (networked)
+  if (openings.networked)
     filter.deny_others(SCMP_SYS(socket), kNetworkFamilies, kFamiliesEnd);
   else
     filter.deny_others(SCMP_SYS(socket), kFamilies, kFamiliesEnd);
   filter.deny_others(SCMP_SYS(prctl), kProcessOptions, kProcessOptionsEnd);
-  filter.deny(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+  if (!openings.compiles)
+    filter.deny(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
   // Its flags lie in memory, where a filter cannot see them. The C library falls back to clone.
   filter.deny(SCMP_SYS(clone3), ENOSYS);
   const auto self = static_cast<scmp_datum_t>(getpid());
@@ -160,11 +161,13 @@ std::vector<std::string> listed(const char* text) {
 
 }  // namespace
 
-std::vector<std::string> allowed_calls(const std::string& driver) {
+std::vector<std::string> allowed_calls(const std::string& driver, bool compiles) {
   std::vector<std::string> names = listed(kProcessCalls);
   const bool is_software = driver.find("libtendril-softgpu") != std::string::npos;
   for (const std::string& name : listed(is_software ? kSoftwareGpuCalls : kNvidiaCalls))
     names.push_back(name);
+  if (compiles)
+    for (const std::string& name : listed(kCompilerCalls)) names.push_back(name);
   return names;
 }
 
@@ -186,9 +189,9 @@ base::Result<std::vector<std::string>> read_calls(const std::string& path) {
   return names;
 }
 
-Status install_filter(const std::vector<std::string>& names, bool networked,
+Status install_filter(const std::vector<std::string>& names, const Openings& openings,
                       std::function<void(const std::string&)> learned) {
-  int error = deny_arguments(networked);
+  int error = deny_arguments(openings);
   auto filter = std::make_unique<Filter>(learned ? SCMP_ACT_NOTIFY : SCMP_ACT_ERRNO(EPERM));
   for (const std::string& name : names) filter->allow(name);
   seccomp_notif* request = nullptr;

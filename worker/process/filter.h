@@ -14,8 +14,8 @@
 namespace tendril::worker {
 
 // The names on process.list and on the list of the driver in this file: the software GPU's or the
-// vendor's.
-std::vector<std::string> allowed_calls(const std::string& driver);
+// vendor's. `compiles`: and those of the compilers that the driver starts.
+std::vector<std::string> allowed_calls(const std::string& driver, bool compiles = false);
 // The names in a list that an administrator wrote. Names that this kernel or the library does not
 // know are passed over, because lists are made on other machines.
 base::Result<std::vector<std::string>> read_calls(const std::string& path);
@@ -23,8 +23,12 @@ base::Result<std::vector<std::string>> read_calls(const std::string& path);
 // Denies everything that is not in `names`, on every thread. If `learned` is set, nothing that is
 // off the list is denied. A thread calls it with the name of each such call, and the call goes on;
 // that is for learning what a new driver needs, not for serving strangers. Arguments are checked in
-// either case. `networked`: sockets may reach beyond this machine.
-base::Status install_filter(const std::vector<std::string>& names, bool networked,
+// either case.
+struct Openings {
+  bool networked = false;  // sockets may reach beyond this machine
+  bool compiles = false;   // the process may start others, which have the same filter
+};
+base::Status install_filter(const std::vector<std::string>& names, const Openings& openings,
                             std::function<void(const std::string& name)> learned);
 
 }  // namespace tendril::worker

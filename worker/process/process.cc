@@ -96,10 +96,11 @@ int fail(const base::Status& status) {
   return 1;
 }
 
-int run_probe(const Arguments& arguments, const std::vector<Api>& apis) {
-  auto inventory = gpu::take_inventory(arguments.driver);
+int run_probe(const Arguments& arguments, const Api& asked, const std::vector<Api>& apis) {
+  auto inventory = asked.inventory(arguments.driver);
   if (!inventory.ok()) return fail(inventory.status());
   for (const Api& api : apis) {
+    if (api.inventory != asked.inventory) continue;
     inventory->apis.push_back({api.name, api.digest});
     auto worker = api.create(arguments.driver);
     if (!worker.ok()) return fail(worker.status());
@@ -159,8 +160,9 @@ std::string software_gpu_file(const char* variable) {
   return strchr(name, '/') != nullptr ? name : std::string("/dev/shm/") + name;
 }
 
-Confinement confinement(const Arguments& arguments) {
+Confinement confinement(const Arguments& arguments, const Api& api) {
   Confinement wanted;
+  wanted.own_folder = api.compiles;
   wanted.parent = arguments.parent;
   wanted.user = arguments.user;
   wanted.own_namespace = arguments.own_namespace;
@@ -176,6 +178,8 @@ Confinement confinement(const Arguments& arguments) {
     if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));
   }
   wanted.readable.push_back(software_gpu_file("TENDRIL_SOFTGPU_FILE"));
+  const char* vendors = getenv("OCL_ICD_VENDORS");
+  if (api.compiles && vendors != nullptr) wanted.readable.push_back(vendors);
   wanted.writable.push_back(software_gpu_file("TENDRIL_SOFTGPU_BOARD"));
   const char* recordings = getenv("TENDRIL_RECORD");
   if (recordings != nullptr) wanted.writable.push_back(recordings);
@@ -196,9 +200,10 @@ base::Result<const Api*> find_api(const std::vector<Api>& apis, const std::strin
                           "); are tendrild and tendril-worker of one build?");
 }
 
-base::Status close_filter(const Arguments& arguments, std::vector<std::string> extra,
-                          DaemonLink* link) {
+base::Status close_filter(const Arguments& arguments, const Api& api,
+                          std::vector<std::string> extra, DaemonLink* link) {
   Calls calls;
+  calls.compiles = api.compiles;
   calls.driver = arguments.driver;
   calls.extra = std::move(extra);
   calls.networked = arguments.networked;
@@ -206,22 +211,19 @@ base::Status close_filter(const Arguments& arguments, std::vector<std::string> e
   return lock_down(calls);
 }
 
-int run_worker(const Arguments& arguments, const std::vector<Api>& apis,
-               std::vector<std::string> calls) {
-  auto api = find_api(apis, arguments.api);
-  if (!api.ok()) return fail(api.status());
+int run_worker(const Arguments& arguments, const Api& api, std::vector<std::string> calls) {
   if (!arguments.packed_folder.empty()) {  // the driver reads these variables when it starts
     setenv("CUDA_MPS_PIPE_DIRECTORY", arguments.packed_folder.c_str(), 1);
     setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", arguments.packed_percent.c_str(), 1);
   }
-  auto worker = (*api)->create(arguments.driver);
+  auto worker = api.create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);
   (*worker)->lend_collectives(arguments.nccl);
   if (!status.ok()) return fail(status);
   Recording recording = open_recordings();
   static DaemonLink link(kControlDescriptor);  // threads use it until the process ends
-  status = close_filter(arguments, std::move(calls), &link);
+  status = close_filter(arguments, api, std::move(calls), &link);
   if (!status.ok()) return fail(status);
   status = link.say_ready();
   if (!status.ok()) return fail(status);
@@ -257,12 +259,14 @@ int run(int argc, char** argv, const std::vector<Api>& apis) {
     if (!read.ok()) return fail(read.status());
     calls = read.take();
   }
+  auto api = find_api(apis, arguments.api);
+  if (!api.ok()) return fail(api.status());
   const base::Status entered =
-      arguments.bare ? base::Status() : enter_sandbox(confinement(arguments));
+      arguments.bare ? base::Status() : enter_sandbox(confinement(arguments, **api));
   if (!entered.ok()) return fail(entered);
-  if (arguments.probe) return run_probe(arguments, apis);
+  if (arguments.probe) return run_probe(arguments, **api, apis);
   if (arguments.monitor) return run_monitor(arguments);
-  return run_worker(arguments, apis, std::move(calls));
+  return run_worker(arguments, **api, std::move(calls));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -131,7 +132,7 @@ std::vector<std::string> folders_of_libraries() {
 // What drivers read and open: libraries, what the kernel tells of processes and devices, and the
 // GPUs themselves. Nothing of /etc but the loader's and the driver's, and nobody's home.
 Status leave_files(const Confinement& wanted) {
-  auto rules = Landlock::files(wanted.networked);
+  auto rules = Landlock::files(wanted.networked, wanted.own_folder);
   if (!rules.ok()) {
     const bool may_go_on = rules.status().code() == Code::kUnsupported && !wanted.own_namespace;
     return may_go_on ? Status() : rules.status();
@@ -153,9 +154,25 @@ Status leave_files(const Confinement& wanted) {
   for (const char* path : {"/dev/null", "/dev/zero"}) allow(path, FileUse::kDevice);
   if (status.ok()) status = allow_matching(&*rules, "/dev/nvidia*", FileUse::kDevice);
   for (const std::string& path : wanted.writable) allow(path, FileUse::kManage);
+  if (wanted.own_folder) {
+    allow(kOwnFolder, FileUse::kOwn);
+    allow("/etc/OpenCL", FileUse::kRead);
+  }
   if (wanted.shares_files) allow("/dev/shm", FileUse::kManage);
   if (status.ok()) status = rules->restrict_thread();
   return status;
+}
+
+// A driver names its files by these variables, or by the home of its user.
+Status make_own_folder() {
+  constexpr char kSettings[] = "mode=1777,size=25%,nr_inodes=100k";
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("tendril", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV, kSettings) != 0)
+    return failed("cannot give the driver's compiler a folder of its own in memory", errno);
+  for (const char* name : {"HOME", "TMPDIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR"})
+    setenv(name, kOwnFolder, 1);
+  return Status();
 }
 
 }  // namespace
@@ -164,8 +181,10 @@ Status enter_sandbox(const Confinement& wanted) {
   write_text("/proc/self/oom_score_adj", kEndEarly);
   bound_resources();
   Status status = die_with(wanted.parent);
+  if (status.ok() && wanted.own_folder && !wanted.own_namespace) status = make_own_folder();
   if (status.ok() && wanted.user != 0) status = become(wanted.user);
   if (status.ok() && wanted.own_namespace) status = enter_namespace();
+  if (status.ok() && wanted.own_folder && wanted.own_namespace) status = make_own_folder();
   // A worker that keeps its user may have some, and has all of them in its namespace.
   if (status.ok()) status = drop_capabilities();
   // A change of user clears the parent's death signal.
@@ -179,9 +198,9 @@ Status enter_sandbox(const Confinement& wanted) {
 Status lock_down(const Calls& calls) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return failed("cannot give up new privileges", errno);
-  std::vector<std::string> names = allowed_calls(calls.driver);
+  std::vector<std::string> names = allowed_calls(calls.driver, calls.compiles);
   names.insert(names.end(), calls.extra.begin(), calls.extra.end());
-  return install_filter(names, calls.networked, calls.learned);
+  return install_filter(names, {calls.networked, calls.compiles}, calls.learned);
 }
 
 }  // namespace tendril::worker

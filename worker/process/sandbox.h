@@ -28,7 +28,11 @@ struct Confinement {
   std::vector<std::string> readable, writable;
   bool shares_files = false;  // the driver's processes meet in /dev/shm
   bool networked = false;     // NCCL reaches other servers' workers over TCP
+  // The driver keeps what it compiles in files. It gets kOwnFolder, in memory, which no other
+  // process sees and which ends with this one. Needs root or a user namespace.
+  bool own_folder = false;
 };
+inline constexpr char kOwnFolder[] = "/var/tmp";
 
 // Fails if the parent has died already. Where the kernel has no Landlock, a worker that becomes
 // another user goes on without: it has that user's access to files.
@@ -38,6 +42,7 @@ struct Calls {
   std::string driver;              // decides which of the lists in allowed/ holds
   std::vector<std::string> extra;  // from an administrator's list
   bool networked = false;          // NCCL reaches other servers' workers over TCP
+  bool compiles = false;           // the driver starts programs of its own, such as a linker
   std::function<void(const std::string& name)> learned;  // see filter.h
 };
 // Denies system calls. Applies to every thread.

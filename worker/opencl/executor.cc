@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// See executor.h.
+#include "worker/opencl/executor.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "worker/core/exports.h"
+#include "worker/core/park_line.h"
+
+namespace tendril::worker::opencl {
+namespace {
+
+constexpr uint32_t kSpinUs = 20;  // how long to look for the next call before sleeping
+constexpr int32_t kGateLookMs = 1, kOrderLookMs = 200;
+constexpr int kBackgroundMax = 16;
+
+}  // namespace
+
+Executor::Executor(const gpu::OpenclDriver& driver, session::Service* service,
+                   const wire::Assignment& assignment, wire::AccountingPage* accounting,
+                   Exports* exports, Turns turns)
+    : driver_(driver),
+      service_(service),
+      assignment_(assignment),
+      exports_(exports),
+      host_bounds_(host_bounds(assignment, 1, machine_memory_bytes())),
+      host_(host_bounds_.bytes),
+      objects_(api::opencl::kKinds, host_bounds_.objects),
+      charge_(assignment, accounting),
+      replies_(service),
+      jobs_(driver),
+      gate_(this, turns, assignment.slice_count) {
+  const std::vector<gpu::OpenclDriver::Device> all = driver.devices();
+  for (uint32_t slot = 0; slot < assignment.slice_count; ++slot) {
+    const uint32_t index = assignment.slices[slot].gpu_index;
+    devices_.push_back(index < all.size() ? all[index] : gpu::OpenclDriver::Device());
+    const cl_platform_id platform = devices_.back().platform;
+    if (platform != nullptr &&
+        std::find(platforms_.begin(), platforms_.end(), platform) == platforms_.end())
+      platforms_.push_back(platform);
+  }
+}
+
+int Executor::run() {
+  Loop<Executor>::run(service_, &gate_.gate(), this);
+  return 0;
+}
+
+uint32_t Executor::slot_of(cl_device_id device) const {
+  uint32_t slot = 0;
+  while (slot < devices_.size() && devices_[slot].id != device) ++slot;
+  return slot;
+}
+
+QueueState* Executor::queue(uint64_t id) {
+  const auto found = queues_.find(id);
+  return found != queues_.end() ? &found->second : nullptr;
+}
+
+void Executor::uncharge(uint64_t id) {
+  const auto found = charges_.find(id);
+  if (found == charges_.end()) return;
+  for (const auto& [slot, bytes] : found->second) charge_.give_back(slot, bytes);
+  charges_.erase(found);
+}
+
+JobRef Executor::held(uint64_t event) {
+  const auto found = held_events_.find(event);
+  if (found == held_events_.end()) return nullptr;
+  if (!found->second->finished.load(std::memory_order_acquire)) return found->second;
+  held_events_.erase(found);
+  return nullptr;
+}
+
+void Executor::keep(cl_event event, std::unique_ptr<uint8_t[]> memory, uint64_t bytes) {
+  constexpr size_t kLookFrom = 32;
+  kept_.push_back({event, std::move(memory), bytes});
+  if (kept_.size() >= kLookFrom) let_go();
+}
+
+void Executor::let_go() {
+  while (!kept_.empty() && jobs_.status_of(kept_.front().event) <= CL_COMPLETE) {
+    driver_.clReleaseEvent(kept_.front().event);
+    host_.give_back(kept_.front().bytes);
+    kept_.pop_front();
+  }
+}
+
+void Executor::in_background(std::function<void()> work) {
+  replies_.take_over();
+  if (in_background_->fetch_add(1) >= kBackgroundMax) {
+    work();
+    in_background_->fetch_sub(1);
+    return;
+  }
+  std::thread([work = std::move(work), count = in_background_] {
+    work();
+    count->fetch_sub(1);
+  }).detach();
+}
+
+transport::Wait Executor::patience(bool polling) {
+  if (polling) return {0, 0};
+  const bool gated = gate_.gate().pace() != Gate::Pace::kNever;
+  return {kSpinUs, gated ? kGateLookMs : kOrderLookMs};
+}
+
+// Sessions of this API stay on their devices.
+bool Executor::ordered() const {
+  return exports_ != nullptr && exports_->park_line() != nullptr &&
+         exports_->park_line()->wanted() != refused_park_;
+}
+
+void Executor::obey() {
+  refused_park_ = exports_->park_line()->wanted();
+  if (refused_park_ != 0)
+    exports_->park_line()->stays(refused_park_, "OpenCL sessions are not parked");
+}
+
+CallOutcome Executor::serve(const session::Call& call) {
+  call_ = &call;
+  call_queue_ = call_event_ = 0;
+  replies_.begin();
+  scratch_.clear();
+  if (dispatch(*this, call)) return CallOutcome::kRun;
+  service_->end("the client sent a call that cannot be read");
+  return CallOutcome::kSessionOver;
+}
+
+void Executor::finish(const session::Call& call, cl_int result) {
+  if (__builtin_expect(result != CL_SUCCESS, 0)) {
+    failed(result);
+    if (QueueState* state = queue(call_queue_); state != nullptr && state->owed == CL_SUCCESS)
+      state->owed = result;
+    fprintf(stderr, "%s failed: the driver answers %d\n", op_name(call.opcode), result);
+  }
+  replies_.finish(call, result);
+}
+
+// The program has the event already. So the event exists, and says what happened.
+void Executor::failed(cl_int result) {
+  QueueState* state = queue(call_queue_);
+  if (call_event_ == 0 || state == nullptr || driver_.clCreateUserEvent == nullptr) return;
+  cl_int made = CL_SUCCESS;
+  cl_event event = driver_.clCreateUserEvent(state->context, &made);
+  if (made != CL_SUCCESS) return;
+  driver_.clSetUserEventStatus(event, result < 0 ? result : CL_OUT_OF_RESOURCES);
+  objects_.bind(Kind::kEvent, call_event_, event);
+  call_event_ = 0;
+}
+
+}  // namespace tendril::worker::opencl

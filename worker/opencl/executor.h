@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the calls of one OpenCL session in order against the machine's OpenCL. It never sleeps in
+// the driver: what must be waited for is a job (jobs.h), and programs are built on threads of their
+// own. Executor thread, unless a function says otherwise.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "api/opencl/kind_error.h"
+#include "api/opencl_messages.gen.h"
+#include "gpu/opencl/driver.h"
+#include "session/lane/service.h"
+#include "wire/assignment.h"
+#include "worker/core/charge.h"
+#include "worker/core/host_use.h"
+#include "worker/core/loop.h"
+#include "worker/core/objects.h"
+#include "worker/core/replies.h"
+#include "worker/core/scratch.h"
+#include "worker/core/turns.h"
+#include "worker/opencl/gate_port.h"
+#include "worker/opencl/jobs.h"
+
+namespace tendril::worker {
+class Exports;
+}
+
+namespace tendril::worker::opencl {
+
+using api::opencl::Kind;
+
+// What the driver's object alone does not say.
+struct QueueState {
+  cl_context context = nullptr;
+  uint32_t slot = 0;
+  bool in_order = true;
+  cl_int owed = CL_SUCCESS;   // the error of a command that nobody awaited
+  std::vector<JobRef> reads;  // whose data the client does not have yet
+};
+
+class Executor {
+ public:
+  Executor(const gpu::OpenclDriver& driver, session::Service* service,
+           const wire::Assignment& assignment, wire::AccountingPage* accounting, Exports* exports,
+           Turns turns);
+  // Runs until the client leaves. Returns the exit status.
+  int run();
+
+  const gpu::OpenclDriver& driver() const { return driver_; }
+  session::Service& service() { return *service_; }
+  ObjectTables<Kind>& objects() { return objects_; }
+  Replies& replies() { return replies_; }
+  Scratch& scratch() { return scratch_; }
+  Jobs& jobs() { return jobs_; }
+  Charge& charge() { return charge_; }
+  GatePort& gate() { return gate_; }
+  HostUse& host() { return host_; }  // any thread
+  const wire::Assignment& assignment() const { return assignment_; }
+
+  // The device of each slot, and the platforms that have some of them.
+  const std::vector<gpu::OpenclDriver::Device>& devices() const { return devices_; }
+  const std::vector<cl_platform_id>& platforms() const { return platforms_; }
+  // The first slot on this device; the number of slots: none is.
+  uint32_t slot_of(cl_device_id device) const;
+  // The slots whose memory an object of this context may take.
+  const std::vector<uint32_t>& slots_of(cl_context context) { return context_slots_[context]; }
+
+  // What an object was charged to a slice; given back with uncharge.
+  void charged(uint64_t id, uint32_t slot, uint64_t bytes) {
+    charges_[id].push_back({slot, bytes});
+  }
+  void uncharge(uint64_t id);
+
+  // Null: no such queue.
+  QueueState* queue(uint64_t id);
+  std::unordered_map<uint64_t, QueueState>& queues() { return queues_; }
+  std::unordered_map<cl_context, std::vector<uint32_t>>& context_slots() { return context_slots_; }
+
+  // An event that is not over for the client before the job is: its data are on the way.
+  void hold_event(uint64_t event, JobRef job) { held_events_[event] = std::move(job); }
+  // Null: there is no such job, or it is done.
+  JobRef held(uint64_t event);
+  void forget_event(uint64_t event) { held_events_.erase(event); }
+
+  // The current call is about this queue, and is to make this event. If it fails, the event says
+  // so, and the queue owes the error.
+  void about_queue(uint64_t queue) { call_queue_ = queue; }
+  void makes_event(uint64_t event) { call_event_ = event; }
+  void made_event() { call_event_ = 0; }
+
+  // Keeps `memory` until `event` is over, and then gives `bytes` back to the host's account. Takes
+  // the caller's reference of the event.
+  void keep(cl_event event, std::unique_ptr<uint8_t[]> memory, uint64_t bytes);
+
+  // Runs `work` on another thread, because it takes long; too many at once run here. It answers the
+  // call itself.
+  void in_background(std::function<void()> work);
+
+  // Results of calls, from the generated dispatcher.
+  void finish(const session::Call& call, cl_int result);
+  template <typename Answer>
+  void answer(const session::Call& call, cl_int result, const Answer& message) {
+    if (__builtin_expect(result != CL_SUCCESS, 0)) failed(result);
+    replies_.answer(call, result, message);
+  }
+  // The call that runs now.
+  const session::Call& call() const { return *call_; }
+
+ private:
+  friend class Loop<Executor>;
+  bool polling() const { return jobs_.polling(); }
+  void poll() { jobs_.poll(); }
+  void catch_up() { let_go(); }
+  bool catch_up_now() { return false; }
+  transport::Wait patience(bool polling);
+  void looked() {}
+  void idle() { let_go(); }
+  bool ordered() const;
+  void obey();
+  CallOutcome serve(const session::Call& call);
+  void failed(cl_int result);
+  void let_go();
+
+  struct Kept {
+    cl_event event;
+    std::unique_ptr<uint8_t[]> memory;
+    uint64_t bytes;
+  };
+
+  const gpu::OpenclDriver& driver_;
+  session::Service* service_;
+  const wire::Assignment assignment_;
+  Exports* exports_;
+  uint32_t refused_park_ = 0;
+  const session::Call* call_ = nullptr;
+  uint64_t call_queue_ = 0, call_event_ = 0;
+  std::vector<gpu::OpenclDriver::Device> devices_;
+  std::vector<cl_platform_id> platforms_;
+  const HostBounds host_bounds_;
+  HostUse host_;
+  ObjectTables<Kind> objects_;
+  Charge charge_;
+  Replies replies_;
+  Scratch scratch_;
+  Jobs jobs_;
+  GatePort gate_;
+  std::unordered_map<uint64_t, QueueState> queues_;
+  std::unordered_map<cl_context, std::vector<uint32_t>> context_slots_;
+  std::unordered_map<uint64_t, JobRef> held_events_;
+  std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, uint64_t>>> charges_;
+  std::deque<Kept> kept_;
+  std::shared_ptr<std::atomic<int>> in_background_ = std::make_shared<std::atomic<int>>(0);
+};
+
+// False: unknown opcode or malformed body; the session must end.
+bool dispatch(Executor& executor, const session::Call& call);
+const char* op_name(uint16_t opcode);
+
+}  // namespace tendril::worker::opencl

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes that the client sends with a call: in the call itself, or as a bulk transfer. They end in
+// memory of this process, which the session's part of the host's memory bounds. What is not taken
+// is discarded, so a call that fails early leaves nothing behind. Executor thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "wire/message.h"
+#include "worker/opencl/executor.h"
+
+namespace tendril::worker::opencl {
+
+class Incoming {
+ public:
+  // `bytes`: how many the call announces. `transfer` 0: `inside` has them.
+  Incoming(Executor& executor, uint64_t transfer, uint64_t bytes, const wire::Bytes& inside)
+      : executor_(executor), transfer_(transfer), bytes_(bytes), inside_(inside) {}
+  ~Incoming();
+  Incoming(const Incoming&) = delete;
+  Incoming& operator=(const Incoming&) = delete;
+
+  // Null: the counts do not match, there is no memory, or the session is over. Those of a transfer
+  // lie in memory of this object, and those of a call in the call. `came`: after each piece.
+  using Came = std::function<void(const uint8_t* all, uint64_t offset, uint64_t bytes)>;
+  const uint8_t* take(const Came& came = nullptr);
+  // The same, but in memory that outlives the call.
+  const uint8_t* take_to_keep(const Came& came = nullptr);
+  // Keeps that memory until `event` is over. Takes the caller's reference of the event.
+  void keep(cl_event event);
+
+ private:
+  bool room();
+  bool receive(const Came& came);
+
+  Executor& executor_;
+  uint64_t transfer_;  // 0 as soon as all has come
+  const uint64_t bytes_;
+  const wire::Bytes inside_;
+  std::unique_ptr<uint8_t[]> memory_;
+};
+
+}  // namespace tendril::worker::opencl
