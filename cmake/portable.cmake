@@ -15,7 +15,8 @@ set(TENDRIL_CLIENT_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/client" CACHE PATH
 set(TENDRIL_PROGRAM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where programs go")
 
 # The names of the targets of client/. Each is optional, so that the room can grow.
-set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml tendril_client_nccl)
+set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml tendril_client_nccl
+  tendril_client_opencl)
 
 find_program(TENDRIL_PORTABLE_COMPILER_PATH NAMES ${TENDRIL_PORTABLE_COMPILER} NO_CACHE)
 string(REPLACE "clang++" "clang" TENDRIL_PORTABLE_C_COMPILER_PATH
@@ -58,6 +59,11 @@ function(tendril_finish_client_targets)
       # their own.
       set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
         ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/nccl)
+    elseif(target STREQUAL tendril_client_opencl)
+      # Loaders look for files that name drivers in a folder.
+      file(WRITE ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/opencl/tendril.icd "libtendril-opencl.so\n")
+      set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+        ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/opencl)
     else()
       # Some programs (Taichi among them) open the name without a version, which a vendor's
       # installation has too.
@@ -161,7 +167,8 @@ function(tendril_add_portable_build)
     STEP_TARGETS configure
     EXCLUDE_FROM_ALL ON)
   tendril_portable_target(tendril_client lib/client/libcuda.so.1 lib/client/libnvidia-ml.so.1
-                          lib/client/nccl/libnccl.so.2)
+                          lib/client/nccl/libnccl.so.2
+                          lib/client/opencl/libtendril-opencl.so)
   tendril_portable_target(tendril bin/tendril)
   tendril_portable_target(tendril_bench bin/tendril-bench)
 endfunction()

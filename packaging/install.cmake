@@ -9,6 +9,8 @@ install(PROGRAMS ${programs}/tendril ${programs}/tendril-bench DESTINATION bin C
 install(FILES ${client}/libcuda.so.1 ${client}/libnvidia-ml.so.1 DESTINATION lib/tendril
   COMPONENT client)
 install(FILES ${client}/nccl/libnccl.so.2 DESTINATION lib/tendril/nccl COMPONENT client)
+install(FILES ${client}/opencl/libtendril-opencl.so ${client}/opencl/tendril.icd
+        DESTINATION lib/tendril/opencl COMPONENT client)
 install(CODE [[
   foreach(library cuda nvidia-ml)
     file(CREATE_LINK lib${library}.so.1

@@ -23,7 +23,13 @@ def contents(build, version):
     data, info = f"tendril-{version}.data", f"tendril-{version}.dist-info"
     for name in ("tendril", "tendril-bench"):
         yield f"{data}/scripts/{name}", (build / "bin" / name).read_bytes(), True
-    for name in ("libcuda.so.1", "libnvidia-ml.so.1", "nccl/libnccl.so.2"):
+    for name in (
+        "libcuda.so.1",
+        "libnvidia-ml.so.1",
+        "nccl/libnccl.so.2",
+        "opencl/libtendril-opencl.so",
+        "opencl/tendril.icd",
+    ):
         library = (build / "lib" / "client" / name).read_bytes()
         yield f"{data}/data/lib/tendril/{name}", library, False
     metadata = f"""Metadata-Version: 2.1

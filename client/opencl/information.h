@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways to answer clGet*Info: with what the client knows, and with the server's bytes. Any
+// thread; `ask_server` is a round trip.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/opencl/state.h"
+
+namespace tendril::client::opencl {
+
+// Where the program wants an answer.
+struct Wanted {
+  size_t room;
+  void* value;     // null: it wants only the length
+  size_t* length;  // null: it does not want the length
+
+  cl_int bytes(const void* data, size_t bytes) const;
+  template <typename T>
+  cl_int one(const T& answer) const {
+    return bytes(&answer, sizeof answer);
+  }
+  template <typename T>
+  cl_int list(const std::vector<T>& answers) const {
+    return bytes(answers.data(), answers.size() * sizeof(T));
+  }
+  cl_int text(const std::string& answer) const { return bytes(answer.c_str(), answer.size() + 1); }
+};
+
+struct Question {
+  Session* session;
+  wire::opencl::Subject subject;
+  uint64_t object = 0;
+  uint64_t other = 0;
+  const void* input = nullptr;
+  size_t input_bytes = 0;
+};
+cl_int ask_server(const Question& question, uint32_t parameter, const Wanted& answer);
+// The answer as bytes, however long.
+cl_int ask_server(const Question& question, uint32_t parameter, std::string* answer);
+
+}  // namespace tendril::client::opencl

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels. The first value of an argument in each size is tried at the server, whose driver says
+// whether it may be. Later ones of that size are sent and not awaited, as the work is.
+#include <string.h>
+
+#include <algorithm>
+
+#include "client/opencl/forward.h"
+#include "client/opencl/information.h"
+
+namespace tendril::client::opencl {
+namespace {
+
+using wire::opencl::ArgumentForm;
+using wire::opencl::Subject;
+
+constexpr uint8_t kUnknownForm = 255;
+
+cl_int make(Program* program, const char* name, Kernel** made) {
+  Kernel* kernel = create<cl_kernel>(program->session, program->context);
+  if (kernel == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  kernel->program = program;
+  kernel->name = name;
+  use(program);
+  program->kernels.fetch_add(1);
+  wire::opencl::kernel_create_request request;
+  wire::opencl::kernel_create_reply reply;
+  request.kernel = kernel->wire_id;
+  request.program = program->wire_id;
+  request.name = wire::bytes_of(name);
+  const cl_int result = program->session->call(0, request, reply);
+  if (result != CL_SUCCESS) {
+    discard(kernel);
+    return result;
+  }
+  kernel->argument_count = static_cast<uint32_t>(reply.forms.count);
+  kernel->arguments = std::make_unique<Argument[]>(reply.forms.count);
+  for (uint32_t i = 0; i < kernel->argument_count; ++i) kernel->arguments[i].form = reply.forms[i];
+  *made = kernel;
+  return result;
+}
+
+// The object that an argument's value is, if it is one. False: the value is an object of another
+// kind, or none of ours.
+template <typename Pointer>
+bool object_in(const void* value, uint64_t* id) {
+  Pointer pointer = nullptr;
+  if (value != nullptr) memcpy(&pointer, value, sizeof pointer);
+  *id = 0;
+  if (pointer == nullptr) return true;
+  const auto* found = find(pointer);
+  if (found == nullptr) return false;
+  *id = found->wire_id;
+  return true;
+}
+
+// Where the driver does not say what an argument is, the value tells.
+uint8_t guessed_form(size_t size, const void* value) {
+  uint64_t id = 0;
+  if (value == nullptr) return static_cast<uint8_t>(ArgumentForm::kLocal);
+  if (size != sizeof(cl_mem)) return static_cast<uint8_t>(ArgumentForm::kValue);
+  // Any bytes may be here, so they are compared with the handles that there are, and not followed.
+  uint64_t bits = 0;
+  memcpy(&bits, value, sizeof bits);
+  Process* all = process();
+  bool memory = false, sampler = false;
+  all->memories.for_each(
+      [&](Memory* each) { memory = memory || reinterpret_cast<uint64_t>(&each->shown) == bits; });
+  all->samplers.for_each([&](Sampler* each) {
+    sampler = sampler || reinterpret_cast<uint64_t>(&each->shown) == bits;
+  });
+  (void)id;
+  return static_cast<uint8_t>(memory    ? ArgumentForm::kMemory
+                              : sampler ? ArgumentForm::kSampler
+                                        : ArgumentForm::kValue);
+}
+
+struct Setting {
+  ArgumentForm form = ArgumentForm::kValue;
+  uint64_t object = 0;
+  const void* value = nullptr;
+};
+
+cl_int read_setting(uint8_t form, size_t size, const void* value, Setting* setting) {
+  if (form == kUnknownForm) form = guessed_form(size, value);
+  setting->form = static_cast<ArgumentForm>(form);
+  setting->value = value;
+  switch (setting->form) {
+    case ArgumentForm::kLocal:
+      if (value != nullptr) return CL_INVALID_ARG_VALUE;
+      return size != 0 ? CL_SUCCESS : CL_INVALID_ARG_SIZE;
+    case ArgumentForm::kValue:
+      return value != nullptr ? CL_SUCCESS : CL_INVALID_ARG_VALUE;
+    case ArgumentForm::kMemory:
+      if (size != sizeof(cl_mem)) return CL_INVALID_ARG_SIZE;
+      return object_in<cl_mem>(value, &setting->object) ? CL_SUCCESS : CL_INVALID_ARG_VALUE;
+    case ArgumentForm::kSampler:
+      if (value == nullptr) return CL_INVALID_ARG_VALUE;
+      if (size != sizeof(cl_sampler)) return CL_INVALID_ARG_SIZE;
+      return object_in<cl_sampler>(value, &setting->object) && setting->object != 0
+                 ? CL_SUCCESS
+                 : CL_INVALID_SAMPLER;
+    case ArgumentForm::kQueue:
+      if (size != sizeof(cl_command_queue)) return CL_INVALID_ARG_SIZE;
+      return object_in<cl_command_queue>(value, &setting->object) ? CL_SUCCESS
+                                                                  : CL_INVALID_DEVICE_QUEUE;
+  }
+  return CL_INVALID_ARG_VALUE;
+}
+
+template <typename Request>
+void fill(Request* request, const Kernel& kernel, cl_uint index, size_t size,
+          const Setting& setting) {
+  request->kernel = kernel.wire_id;
+  request->index = index;
+  request->form = setting.form;
+  request->size = size;
+  request->object = setting.object;
+  if (setting.form == ArgumentForm::kValue)
+    request->value = {static_cast<const uint8_t*>(setting.value), size};
+}
+
+cl_int check_range(const Kernel& kernel, cl_uint dimensions, const size_t* global) {
+  if (dimensions < 1 || dimensions > 3) return CL_INVALID_WORK_DIMENSION;
+  if (global == nullptr) return CL_INVALID_GLOBAL_WORK_SIZE;
+  for (uint32_t i = 0; i < kernel.argument_count; ++i)
+    if (kernel.arguments[i].size.load(std::memory_order_relaxed) == 0)
+      return CL_INVALID_KERNEL_ARGS;
+  return CL_SUCCESS;
+}
+
+}  // namespace
+
+cl_kernel clCreateKernel(cl_program program, const char* kernel_name, cl_int* errcode_ret) {
+  Program* in = find(program);
+  if (in == nullptr) return give<cl_kernel>(CL_INVALID_PROGRAM, errcode_ret);
+  if (kernel_name == nullptr) return give<cl_kernel>(CL_INVALID_VALUE, errcode_ret);
+  Kernel* kernel = nullptr;
+  const cl_int result = make(in, kernel_name, &kernel);
+  return give<cl_kernel>(result, errcode_ret, kernel);
+}
+
+cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kernel* kernels,
+                                cl_uint* num_kernels_ret) {
+  Program* in = find(program);
+  if (in == nullptr) return CL_INVALID_PROGRAM;
+  wire::opencl::kernel_names_request request;
+  wire::opencl::kernel_names_reply reply;
+  request.program = in->wire_id;
+  cl_int result = in->session->call(0, request, reply);
+  if (result != CL_SUCCESS) return result;
+  std::vector<std::string> names(1);
+  for (const uint8_t letter : reply.names) {
+    if (letter == ';')
+      names.emplace_back();
+    else if (letter != 0)
+      names.back().push_back(static_cast<char>(letter));
+  }
+  if (names.back().empty()) names.pop_back();
+  if (kernels != nullptr && num_kernels < names.size()) return CL_INVALID_VALUE;
+  for (size_t i = 0; kernels != nullptr && i < names.size(); ++i) {
+    Kernel* kernel = nullptr;
+    result = make(in, names[i].c_str(), &kernel);
+    if (result != CL_SUCCESS) {
+      while (i != 0) release(find(kernels[--i]));
+      return result;
+    }
+    kernels[i] = handle_of<cl_kernel>(kernel);
+  }
+  if (num_kernels_ret != nullptr) *num_kernels_ret = static_cast<cl_uint>(names.size());
+  return CL_SUCCESS;
+}
+
+cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int* errcode_ret) {
+  Kernel* from = find(source_kernel);
+  if (from == nullptr) return give<cl_kernel>(CL_INVALID_KERNEL, errcode_ret);
+  Kernel* kernel = create<cl_kernel>(from->session, from->context);
+  if (kernel == nullptr) return give<cl_kernel>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
+  kernel->program = from->program;
+  kernel->name = from->name;
+  kernel->argument_count = from->argument_count;
+  kernel->arguments = std::make_unique<Argument[]>(from->argument_count);
+  for (uint32_t i = 0; i < from->argument_count; ++i) {
+    kernel->arguments[i].form = from->arguments[i].form;
+    kernel->arguments[i].size.store(from->arguments[i].size.load());
+  }
+  use(from->program);
+  from->program->kernels.fetch_add(1);
+  wire::opencl::kernel_clone_request request;
+  wire::opencl::kernel_clone_reply reply;
+  request.kernel = kernel->wire_id;
+  request.from = from->wire_id;
+  const cl_int result = from->session->call(0, request, reply);
+  if (result != CL_SUCCESS) discard(kernel);
+  return give<cl_kernel>(result, errcode_ret, kernel);
+}
+
+cl_int clRetainKernel(cl_kernel kernel) { return retain_handle(kernel); }
+cl_int clReleaseKernel(cl_kernel kernel) { return release_handle(kernel); }
+
+cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void* arg_value) {
+  Kernel* found = find(kernel);
+  if (found == nullptr) return CL_INVALID_KERNEL;
+  if (arg_index >= found->argument_count) return CL_INVALID_ARG_INDEX;
+  Argument& argument = found->arguments[arg_index];
+  Setting setting;
+  cl_int result = read_setting(argument.form, arg_size, arg_value, &setting);
+  if (result != CL_SUCCESS) return result;
+  if (setting.form == ArgumentForm::kValue && arg_size > wire::kInlineBytesMax)
+    return CL_INVALID_ARG_SIZE;
+  if (argument.size.load(std::memory_order_relaxed) == arg_size + 1 &&
+      argument.form != kUnknownForm) {
+    wire::opencl::argument_set_request request;
+    fill(&request, *found, arg_index, arg_size, setting);
+    return found->session->enqueue(0, request);
+  }
+  wire::opencl::argument_try_request request;
+  wire::opencl::argument_try_reply reply;
+  fill(&request, *found, arg_index, arg_size, setting);
+  result = found->session->call(0, request, reply);
+  if (result == CL_SUCCESS) argument.size.store(arg_size + 1, std::memory_order_relaxed);
+  return result;
+}
+
+cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
+                       void* param_value, size_t* param_value_size_ret) {
+  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
+  const Kernel* found = find(kernel);
+  if (found == nullptr) return CL_INVALID_KERNEL;
+  switch (param_name) {
+    case CL_KERNEL_FUNCTION_NAME:
+      return answer.text(found->name);
+    case CL_KERNEL_NUM_ARGS:
+      return answer.one(cl_uint{found->argument_count});
+    case CL_KERNEL_REFERENCE_COUNT:
+      return answer.one(cl_uint{found->references.load()});
+    case CL_KERNEL_CONTEXT:
+      return answer.one(handle_of<cl_context>(found->context));
+    case CL_KERNEL_PROGRAM:
+      return answer.one(handle_of<cl_program>(found->program));
+    default:
+      return ask_server({found->session, Subject::kKernel, found->wire_id}, param_name, answer);
+  }
+}
+
+cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_indx, cl_kernel_arg_info param_name,
+                          size_t param_value_size, void* param_value,
+                          size_t* param_value_size_ret) {
+  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
+  const Kernel* found = find(kernel);
+  if (found == nullptr) return CL_INVALID_KERNEL;
+  if (arg_indx >= found->argument_count) return CL_INVALID_ARG_INDEX;
+  return ask_server({found->session, Subject::kArgument, found->wire_id, arg_indx}, param_name,
+                    answer);
+}
+
+cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+                                cl_kernel_work_group_info param_name, size_t param_value_size,
+                                void* param_value, size_t* param_value_size_ret) {
+  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
+  const Kernel* found = find(kernel);
+  if (found == nullptr) return CL_INVALID_KERNEL;
+  const Device* on = find(device);
+  if (device != nullptr && on == nullptr) return CL_INVALID_DEVICE;
+  return ask_server(
+      {found->session, Subject::kWorkGroup, found->wire_id, on != nullptr ? on->wire_id : 0},
+      param_name, answer);
+}
+
+cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
+                               cl_kernel_sub_group_info param_name, size_t input_value_size,
+                               const void* input_value, size_t param_value_size, void* param_value,
+                               size_t* param_value_size_ret) {
+  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
+  const Kernel* found = find(kernel);
+  if (found == nullptr) return CL_INVALID_KERNEL;
+  const Device* on = find(device);
+  if (device != nullptr && on == nullptr) return CL_INVALID_DEVICE;
+  Question question = {found->session, Subject::kSubGroup, found->wire_id};
+  question.other = on != nullptr ? on->wire_id : 0;
+  question.input = input_value;
+  question.input_bytes = input_value != nullptr ? input_value_size : 0;
+  return ask_server(question, param_name, answer);
+}
+
+cl_int clGetKernelSubGroupInfoKHR(cl_kernel in_kernel, cl_device_id in_device,
+                                  cl_kernel_sub_group_info param_name, size_t input_value_size,
+                                  const void* input_value, size_t param_value_size,
+                                  void* param_value, size_t* param_value_size_ret) {
+  return opencl::clGetKernelSubGroupInfo(in_kernel, in_device, param_name, input_value_size,
+                                         input_value, param_value_size, param_value,
+                                         param_value_size_ret);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, cl_uint work_dim,
+                              const size_t* global_work_offset, const size_t* global_work_size,
+                              const size_t* local_work_size, cl_uint num_events_in_wait_list,
+                              const cl_event* event_wait_list, cl_event* event) {
+  Forward forward(true);
+  Queue* queue = forward.record(command_queue);
+  Kernel* found = forward.record(kernel);
+  wire::opencl::range_run_request request;
+  request.wait = forward.waits(event_wait_list, num_events_in_wait_list);
+  if (!forward.ok()) return forward.error();
+  forward.check(check_range(*found, work_dim, global_work_size));
+  if (!forward.ok()) return forward.error();
+  request.queue = queue->wire_id;
+  request.kernel = found->wire_id;
+  request.dimensions = work_dim;
+  if (global_work_offset != nullptr) request.offset = {global_work_offset, work_dim};
+  request.global = {global_work_size, work_dim};
+  if (local_work_size != nullptr) request.local = {local_work_size, work_dim};
+  request.event = forward.mint_if(event, CL_COMMAND_NDRANGE_KERNEL);
+  if (!forward.ok()) return forward.error();
+  const cl_int result = forward.enqueue(request);
+  if (result == CL_SUCCESS) forward.adopt_into(event);
+  return result;
+}
+
+cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
+                     cl_uint num_events_in_wait_list, const cl_event* event_wait_list,
+                     cl_event* event) {
+  const size_t one = 1;
+  const cl_int result =
+      opencl::clEnqueueNDRangeKernel(command_queue, kernel, 1, nullptr, &one, &one,
+                                     num_events_in_wait_list, event_wait_list, event);
+  if (result == CL_SUCCESS && event != nullptr) find(*event)->command = CL_COMMAND_TASK;
+  return result;
+}
+
+}  // namespace tendril::client::opencl

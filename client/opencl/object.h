@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records behind the program's OpenCL handles. A handle is the address of `Handle` in a record,
+// because a loader finds the driver's table of functions there. Records are reused, never freed. A
+// record lives while the program holds references, or other objects need it. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/opencl/kind_error.h"
+#include "base/lock.h"
+#include "client/core/record.h"
+
+namespace tendril::client::opencl {
+
+using api::opencl::Kind;
+class Session;
+struct Object;
+
+struct Handle {
+  const void* table = nullptr;  // of functions, where the loader looks
+  Object* object = nullptr;
+};
+
+struct Object : core::Record {
+  Handle shown;
+  Session* session = nullptr;
+  // With a context all objects made in it; with a sub-buffer its parent; and so on.
+  Object* context = nullptr;
+  Object* parent = nullptr;
+  std::atomic<uint32_t> references{0};  // the program's
+  std::atomic<uint32_t> uses{0};        // of other objects, and of calls
+};
+
+struct Platform;
+struct Device : Object {
+  Platform* platform = nullptr;
+  cl_device_type type = 0;
+};
+
+struct Context : Object {
+  std::vector<Device*> devices;
+  std::vector<cl_context_properties> properties;  // as the program gave them, with the 0
+  std::vector<std::pair<cl_context_destructor, void*>> destructors;
+};
+
+struct Queue : Object {
+  Device* device = nullptr;
+  std::vector<cl_queue_properties> properties;  // as the program gave them, with the 0
+  cl_command_queue_properties plain = 0;
+};
+
+// A part of a memory object that the program sees in its memory.
+struct Mapping {
+  void* address;
+  cl_map_flags flags;
+  uint64_t offset, bytes;
+};
+
+struct Memory : Object {
+  uint64_t bytes = 0, origin = 0;  // origin: in the parent
+  cl_mem_flags flags = 0;
+  void* host_pointer = nullptr;               // the program's, with CL_MEM_USE_HOST_PTR
+  std::vector<cl_mem_properties> properties;  // as the program gave them, with the 0
+  base::Lock lock;                            // for what follows
+  uint8_t* shadow = nullptr;                  // where mappings lie, unless at host_pointer
+  std::vector<Mapping> mappings;
+};
+
+struct Program : Object {
+  std::vector<Device*> devices;
+  std::string source;
+  bool from_source = false;
+  std::atomic<uint32_t> kernels{0};
+};
+
+struct Argument {
+  uint8_t form = 255;             // wire::opencl::ArgumentForm, or unknown
+  std::atomic<uint64_t> size{0};  // of the last value that the driver took, + 1; 0: none yet
+};
+
+struct Kernel : Object {
+  Program* program = nullptr;
+  std::string name;
+  std::unique_ptr<Argument[]> arguments;
+  uint32_t argument_count = 0;
+};
+
+struct Event : Object {
+  Queue* queue = nullptr;  // null: a user event
+  cl_command_type command = 0;
+  std::atomic<cl_int> user_status{CL_SUBMITTED};
+};
+
+struct Sampler : Object {};
+
+// The record's type for each kind of handle.
+template <typename Record, Kind kOf>
+struct RecordIs {
+  using Type = Record;
+  static constexpr Kind kKind = kOf;
+};
+template <typename Pointer>
+struct RecordOf;
+template <>
+struct RecordOf<cl_device_id> : RecordIs<Device, Kind::kDevice> {};
+template <>
+struct RecordOf<cl_context> : RecordIs<Context, Kind::kContext> {};
+template <>
+struct RecordOf<cl_command_queue> : RecordIs<Queue, Kind::kQueue> {};
+template <>
+struct RecordOf<cl_mem> : RecordIs<Memory, Kind::kMemory> {};
+template <>
+struct RecordOf<cl_program> : RecordIs<Program, Kind::kProgram> {};
+template <>
+struct RecordOf<cl_kernel> : RecordIs<Kernel, Kind::kKernel> {};
+template <>
+struct RecordOf<cl_event> : RecordIs<Event, Kind::kEvent> {};
+template <>
+struct RecordOf<cl_sampler> : RecordIs<Sampler, Kind::kSampler> {};
+
+extern const void* const kTable[];  // table.cc
+
+// Null: the handle is none of this library's that is alive.
+template <typename Pointer>
+typename RecordOf<Pointer>::Type* find(Pointer pointer) {
+  const auto* shown = reinterpret_cast<const Handle*>(pointer);
+  if (shown == nullptr || shown->table != kTable || shown->object == nullptr) return nullptr;
+  Object* object = shown->object;
+  const uint64_t id = object->handle.load(std::memory_order_acquire);
+  if (&object->shown != shown || api::id_kind<Kind>(id) != RecordOf<Pointer>::kKind) return nullptr;
+  return static_cast<typename RecordOf<Pointer>::Type*>(object);
+}
+
+template <typename Pointer>
+Pointer handle_of(Object* object) {
+  return object != nullptr ? reinterpret_cast<Pointer>(&object->shown) : nullptr;
+}
+
+// Another object needs it.
+inline void use(Object* object) {
+  if (object != nullptr) object->uses.fetch_add(1, std::memory_order_relaxed);
+}
+// Nobody needs it any more in that way. Ends it if that was the last reference (state.cc).
+void unuse(Object* object);
+// The program's own references. False: it holds none.
+void retain(Object* object);
+bool release(Object* object);
+
+}  // namespace tendril::client::opencl

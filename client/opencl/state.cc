@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// See state.h and object.h. Attaching: one session for each server, whose devices and platforms
+// become this process'.
+#include "client/opencl/state.h"
+
+#include <algorithm>
+
+#include "client/common/log.h"
+#include "client/core/attach.h"
+#include "client/core/attachment.h"
+#include "client/opencl/callbacks.h"
+#include "client/opencl/memory.h"
+#include "config/configuration.h"
+
+namespace tendril::client::opencl {
+namespace {
+
+constinit core::Attachment<Process> g_attachment;
+
+void forget_after_fork() {
+  Process* parents = g_attachment.dropped_in_child();
+  if (parents == nullptr) return;
+  for (Session* session : parents->sessions) session->lane->abandon_after_fork();
+}
+
+Platform* platform_of(Process* process, Session* session, uint32_t number) {
+  for (Platform* platform : process->platforms)
+    if (platform->session == session && platform->number == number) return platform;
+  auto* platform = new Platform;
+  platform->shown = {kTable, nullptr};
+  platform->session = session;
+  platform->number = number;
+  process->platforms.push_back(platform);
+  return platform;
+}
+
+class Newcomers final : public core::Newcomers {
+ public:
+  explicit Newcomers(Process* process) : process_(process) {}
+  core::Session* create() override { return new Session; }
+  int greet(core::Session* session) override {
+    auto* mine = static_cast<Session*>(session);
+    wire::opencl::session_devices_request request;
+    wire::opencl::session_devices_reply reply;
+    if (mine->call(0, request, reply) != CL_SUCCESS) return -1;
+    const uint64_t count = reply.device.count;
+    if (reply.platform.count != count || reply.kind.count != count) return -1;
+    for (uint64_t slot = 0; slot < count; ++slot) {
+      Platform* platform = platform_of(process_, mine, reply.platform[slot]);
+      Device* device = process_->devices.create(Kind::kDevice, mine->index, [&](Device* record) {
+        record->shown = {kTable, record};
+        record->session = mine;
+        record->platform = platform;
+        record->type = reply.kind[slot];
+        record->references.store(1);
+      });
+      if (device == nullptr) return -1;
+      device->wire_id = reply.device[slot];
+      mine->devices.push_back(device);
+      platform->devices.push_back(device);
+    }
+    return static_cast<int>(count);
+  }
+  void admit(core::Session* session) override {
+    process_->sessions.push_back(static_cast<Session*>(session));
+  }
+
+ private:
+  Process* const process_;
+};
+
+int attach() {
+  base::Result<config::Configuration> configuration = config::load_configuration();
+  base::Status status = configuration.status();
+  if (configuration.ok()) {
+    auto* fresh = new Process;
+    g_attachment.set(fresh);
+    Newcomers newcomers(fresh);
+    status = core::attach_servers({wire::opencl::kApiName, wire::opencl::kSchemaDigest},
+                                  *configuration, &newcomers);
+    if (!status.ok()) {
+      g_attachment.set(nullptr);
+      for (Session* session : fresh->sessions) session->lane->close(100);
+    }
+  }
+  if (!status.ok()) log_once(LogLevel::kError, "%s", status.message().c_str());
+  return status.ok() ? CL_SUCCESS : CL_DEVICE_NOT_FOUND;
+}
+
+// Takes the record out of its table, after which it may be another object's.
+void destroy(Object* object) {
+  Process* all = process();
+  if (all == nullptr) return;
+  switch (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire))) {
+    case Kind::kContext:
+      return all->contexts.destroy(static_cast<Context*>(object));
+    case Kind::kQueue:
+      return all->queues.destroy(static_cast<Queue*>(object));
+    case Kind::kMemory:
+      return all->memories.destroy(static_cast<Memory*>(object));
+    case Kind::kProgram:
+      return all->programs.destroy(static_cast<Program*>(object));
+    case Kind::kKernel:
+      return all->kernels.destroy(static_cast<Kernel*>(object));
+    case Kind::kEvent:
+      return all->events.destroy(static_cast<Event*>(object));
+    case Kind::kSampler:
+      return all->samplers.destroy(static_cast<Sampler*>(object));
+    case Kind::kDevice:
+    case Kind::kNone:
+    case Kind::kCount:
+      return;
+  }
+}
+
+// What an object needs besides its context.
+Object* other_need(Object* object) {
+  switch (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire))) {
+    case Kind::kEvent:
+      return static_cast<Event*>(object)->queue;
+    case Kind::kKernel:
+      return static_cast<Kernel*>(object)->program;
+    case Kind::kMemory:
+      return object->parent;
+    default:
+      return nullptr;
+  }
+}
+
+void end_locally(Object* object) {
+  const Kind kind = api::id_kind<Kind>(object->handle.load(std::memory_order_acquire));
+  std::vector<std::pair<cl_context_destructor, void*>> destructors;
+  const cl_context as_context = handle_of<cl_context>(object);
+  if (kind == Kind::kContext) destructors.swap(static_cast<Context*>(object)->destructors);
+  if (kind == Kind::kMemory) free_shadow(static_cast<Memory*>(object));
+  if (kind == Kind::kKernel) static_cast<Kernel*>(object)->program->kernels.fetch_sub(1);
+  Object* const context = object->context;
+  Object* const other = other_need(object);
+  for (auto it = destructors.rbegin(); it != destructors.rend(); ++it)
+    it->first(as_context, it->second);
+  destroy(object);
+  if (other != nullptr) unuse(other);
+  if (context != nullptr) unuse(context);
+}
+
+void end_if_unneeded(Object* object) {
+  if (object->references.load(std::memory_order_acquire) != 0 ||
+      object->uses.load(std::memory_order_acquire) != 0)
+    return;
+  // Of two threads that find it unneeded, one ends it.
+  uint32_t none = 0;
+  if (!object->uses.compare_exchange_strong(none, UINT32_MAX)) return;
+  wire::opencl::release_request request;
+  request.object = object->wire_id;
+  (void)object->session->enqueue(0, request);  // a lost session has no objects
+  end_locally(object);
+}
+
+}  // namespace
+
+Process* process() { return g_attachment.process(); }
+
+bool attached() {
+  if (process() != nullptr) return true;
+  if (g_attachment.forked()) return false;
+  return g_attachment.once(CL_SUCCESS, &forget_after_fork, &attach) == CL_SUCCESS;
+}
+
+void unuse(Object* object) {
+  if (object->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) end_if_unneeded(object);
+}
+
+void retain(Object* object) { object->references.fetch_add(1, std::memory_order_relaxed); }
+
+bool release(Object* object) {
+  uint32_t count = object->references.load(std::memory_order_relaxed);
+  do {
+    if (count == 0) return false;
+  } while (!object->references.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel));
+  if (count == 1) end_if_unneeded(object);
+  return true;
+}
+
+void discard(Object* object) {
+  object->references.store(0, std::memory_order_relaxed);
+  end_locally(object);
+}
+
+void Session::expect_delivery(const void* address, uint64_t bytes) {
+  expect_delivery(address, bytes, nullptr, nullptr);
+}
+
+void Session::expect_delivery(const void* address, uint64_t bytes, void (*arrived)(void*),
+                              void* argument) {
+  const base::Locked held(lock_);
+  Destination& destination = destinations_[reinterpret_cast<uint64_t>(address)];
+  destination.bytes = std::max(destination.bytes, bytes);
+  destination.left += bytes;
+  destination.arrived = arrived;
+  destination.argument = argument;
+}
+
+bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
+  const base::Locked held(lock_);
+  auto after = destinations_.upper_bound(address);
+  while (after != destinations_.begin()) {
+    --after;
+    const uint64_t offset = address - after->first;
+    if (offset < after->second.bytes) return bytes <= after->second.bytes - offset;
+  }
+  return false;
+}
+
+void Session::delivered(uint64_t address, uint64_t bytes) {
+  Destination done = {};
+  {
+    const base::Locked held(lock_);
+    auto after = destinations_.upper_bound(address);
+    while (after != destinations_.begin()) {
+      --after;
+      if (address - after->first >= after->second.bytes) continue;
+      after->second.left -= std::min(after->second.left, bytes);
+      if (after->second.left != 0) return;
+      done = after->second;
+      destinations_.erase(after);
+      break;
+    }
+  }
+  if (done.arrived != nullptr) done.arrived(done.argument);
+}
+
+void Session::news(const uint8_t* body, size_t bytes) {
+  wire::opencl::News told;
+  if (bytes != sizeof told) return;
+  __builtin_memcpy(&told, body, sizeof told);
+  callback_due(told.token, told.status);
+}
+
+bool Session::awaits_callbacks() { return callbacks_awaited(); }
+
+void Session::lost(const base::Status& why) {
+  tell_lost(why, "CL_DEVICE_NOT_AVAILABLE");
+  callbacks_lost(CL_DEVICE_NOT_AVAILABLE);
+}
+
+}  // namespace tendril::client::opencl

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's state in one process: sessions, platforms and the records of all objects. The first
+// call makes it, and it is never destroyed. Any thread.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "api/opencl_messages.gen.h"
+#include "client/core/part.h"
+#include "client/core/session.h"
+#include "client/opencl/object.h"
+
+namespace tendril::client::opencl {
+
+struct Results {
+  using Result = cl_int;
+  static constexpr Result kSuccess = CL_SUCCESS;
+  static constexpr Result kLost = CL_DEVICE_NOT_AVAILABLE;
+  static constexpr Result kGarbled = CL_OUT_OF_RESOURCES;
+};
+
+class Session final : public core::Calls<Results> {
+ public:
+  std::vector<Device*> devices;  // by slot
+
+  // The worker will write there until the data of the copy are complete.
+  void expect_delivery(const void* address, uint64_t bytes);
+  // A copy whose data come in a temporary place: `arrived(argument)` puts them where they belong.
+  // It runs once, before any call learns that the copy is done.
+  void expect_delivery(const void* address, uint64_t bytes, void (*arrived)(void*), void* argument);
+
+  bool accepts_delivery(uint64_t address, uint64_t bytes) override;
+  void delivered(uint64_t address, uint64_t bytes) override;
+  void news(const uint8_t* body, size_t bytes) override;
+  bool awaits_callbacks() override;
+  void lost(const base::Status& why) override;
+
+ private:
+  struct Destination {
+    uint64_t bytes, left;
+    void (*arrived)(void*);
+    void* argument;
+  };
+  base::Lock lock_;
+  std::map<uint64_t, Destination> destinations_;  // guarded by lock_; by address
+};
+
+// One of a server's platforms.
+struct Platform {
+  Handle shown;
+  Session* session = nullptr;
+  uint32_t number = 0;  // at the server
+  std::vector<Device*> devices;
+};
+
+struct Callbacks;
+
+struct Process {
+  std::vector<Session*> sessions;
+  std::vector<Platform*> platforms;
+  core::Table<Device> devices;
+  core::Table<Context> contexts;
+  core::Table<Queue> queues;
+  core::Table<Memory> memories;
+  core::Table<Program> programs;
+  core::Table<Kernel> kernels;
+  core::Table<Event> events;
+  core::Table<Sampler> samplers;
+  core::Part<Callbacks> callbacks;
+};
+Process* process();  // null before the first attach, and in a forked child
+// Attaches if that has not happened. False: there is no server; stderr has said why.
+bool attached();
+
+// The table of a kind.
+inline core::Table<Context>& table_of(Process& all, Context*) { return all.contexts; }
+inline core::Table<Queue>& table_of(Process& all, Queue*) { return all.queues; }
+inline core::Table<Memory>& table_of(Process& all, Memory*) { return all.memories; }
+inline core::Table<Program>& table_of(Process& all, Program*) { return all.programs; }
+inline core::Table<Kernel>& table_of(Process& all, Kernel*) { return all.kernels; }
+inline core::Table<Event>& table_of(Process& all, Event*) { return all.events; }
+inline core::Table<Sampler>& table_of(Process& all, Sampler*) { return all.samplers; }
+
+// A new record with one reference. `context`: it uses it; null for a context. Null: there are too
+// many.
+template <typename Pointer>
+typename RecordOf<Pointer>::Type* create(Session* session, Object* context) {
+  using Type = typename RecordOf<Pointer>::Type;
+  Process* all = process();
+  if (all == nullptr) return nullptr;
+  return table_of(*all, static_cast<Type*>(nullptr))
+      .create(RecordOf<Pointer>::kKind, session->index, [&](Type* record) {
+        record->shown = {kTable, record};
+        record->session = session;
+        record->context = context;
+        record->parent = nullptr;
+        record->references.store(1, std::memory_order_relaxed);
+        record->uses.store(0, std::memory_order_relaxed);
+        use(context);
+      });
+}
+// The server made no such object after all: ends the record and says nothing to the server.
+void discard(Object* object);
+
+// For clRetain* and clRelease* of any kind.
+template <typename Pointer>
+cl_int retain_handle(Pointer pointer) {
+  Object* object = find(pointer);
+  if (object == nullptr) return api::opencl::error_of(RecordOf<Pointer>::kKind);
+  retain(object);
+  return CL_SUCCESS;
+}
+template <typename Pointer>
+cl_int release_handle(Pointer pointer) {
+  Object* object = find(pointer);
+  if (object == nullptr || !release(object)) return api::opencl::error_of(RecordOf<Pointer>::kKind);
+  return CL_SUCCESS;
+}
+
+// Returns `object` and stores `error` where the program wants it.
+template <typename Pointer>
+Pointer give(cl_int error, cl_int* error_out, Object* object = nullptr) {
+  if (error_out != nullptr) *error_out = error;
+  return handle_of<Pointer>(error == CL_SUCCESS ? object : nullptr);
+}
+
+}  // namespace tendril::client::opencl
