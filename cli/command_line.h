@@ -121,6 +121,7 @@ class CommandLine {
   }
 
   void add_serve();
+  void add_serve_drivers(CLI::App* sub);
   void add_serve_parking(CLI::App* sub);
   void add_serve_isolation(CLI::App* sub);
   void add_serve_access(CLI::App* sub);

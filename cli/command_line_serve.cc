@@ -22,13 +22,7 @@ void CommandLine::add_serve() {
                   "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
       ->type_name("FILE");
   add_serve_identity(sub);
-  sub->add_option("--monitor", o.monitor,
-                  "Monitoring library (default: the system's libnvidia-ml.so.1)")
-      ->type_name("LIBRARY");
-  sub->add_option("--driver", o.driver, "GPU driver library (default: the system's libcuda.so.1)")
-      ->type_name("LIBRARY");
-  sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")
-      ->type_name("FILE");
+  add_serve_drivers(sub);
   sub->add_option("--worker-user", o.worker_user,
                   "Users that workers run as: auto, none, or the first of a range of ids")
       ->capture_default_str();
@@ -73,6 +67,20 @@ void CommandLine::add_serve() {
   add_serve_access(sub);
   add_serve_switches(sub);
   add_serve_pool(sub);
+}
+
+void CommandLine::add_serve_drivers(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
+  sub->add_option("--monitor", o.monitor,
+                  "Monitoring library (default: the system's libnvidia-ml.so.1)")
+      ->type_name("LIBRARY");
+  sub->add_flag("--opencl", o.opencl,
+                "Lend every device of every OpenCL platform instead of CUDA's GPUs");
+  sub->add_option("--driver", o.driver,
+                  "Driver library (default: the system's libcuda.so.1, or libOpenCL.so.1)")
+      ->type_name("LIBRARY");
+  sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")
+      ->type_name("FILE");
 }
 
 void CommandLine::add_serve_parking(CLI::App* sub) {

@@ -51,6 +51,7 @@ struct RunOptions : CommonOptions {
   bool requeue = false;
   bool verbose = false;
   bool no_progress = false;
+  bool opencl = false;
   std::vector<std::string> program;
 };
 
@@ -102,6 +103,7 @@ struct ServeOptions {
   bool metrics_dcgm = false;
   uint32_t warm = 1, warm_max = 4, warm_spare = 0, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false, weak_isolation = false, allow_pageable_access = false;
+  bool opencl = false;
 };
 
 struct PoolServeOptions {
@@ -192,7 +194,9 @@ int print_coverage();
 
 const char* version_text();  // "0.1.0"
 inline constexpr char kApiName[] = "cuda";
-uint64_t schema_digest();     // of this build's description of that API's calls
+inline constexpr char kOpenclName[] = "opencl";
+uint64_t schema_digest();     // of this build's description of CUDA's calls
+uint64_t opencl_digest();     // and of OpenCL's
 const char* coverage_text();  // the generated report, or a placeholder
 
 }  // namespace tendril::cli

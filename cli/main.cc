@@ -292,6 +292,8 @@ void CommandLine::add_run() {
       "--packed", run_options_.slice.packed,
       "Run beside other packed programs at the same time, on a part of the GPU's processors; "
       "for programs that trust each other");
+  sub->add_flag("--opencl", run_options_.opencl,
+                "The program uses OpenCL: ask a pool for servers that lend OpenCL devices");
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
   sub->add_flag("--no-progress", run_options_.no_progress,
                 "No line on the terminal while the program attaches or uploads for long");

@@ -55,12 +55,25 @@ bool lends_nccl(const Held& held) {
   return list.ok() && !list->nccl_versions.empty();
 }
 
+// A loader of OpenCL takes the drivers that files in one folder name. So the program sees the
+// leased devices, and none of this machine's.
+void show_opencl(const std::string& client, const RunOptions& options, const Held& held) {
+  const bool lent = std::any_of(held.leases.begin(), held.leases.end(),
+                                [](const TakenLease& lease) { return lease.lends_opencl; });
+  const std::string folder = client + "/opencl";
+  if ((!lent && !options.opencl) || ::access((folder + "/tendril.icd").c_str(), R_OK) != 0) return;
+  setenv("OCL_ICD_VENDORS", folder.c_str(), 1);
+  const char* const path = getenv("LD_LIBRARY_PATH");
+  setenv("LD_LIBRARY_PATH", prefixed_path(folder, path != nullptr ? path : "").c_str(), 1);
+}
+
 void set_variables(const RunOptions& options, const std::string& client, const Held& held,
                    uint32_t restarts, const std::string& progress) {
   std::vector<session::Endpoint> endpoints;
   for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", prefixed_path(client, old != nullptr ? old : "").c_str(), 1);
+  show_opencl(client, options, held);
   const std::string nccl = nccl_to_preload(client, held.leases.size(), lends_nccl(held));
   const char* const preloaded = getenv("LD_PRELOAD");
   if (!nccl.empty())
@@ -235,7 +248,10 @@ base::Result<Asking> prepare(const RunOptions& options) {
   asking.request.client = client_info(options.program[0]);
   asking.request.wish = std::move(pool->wish);
   asking.request.wish.requeues = options.requeue;
-  asking.request.wish.apis = {{kApiName, schema_digest()}};
+  if (options.opencl)
+    asking.request.wish.apis = {{kOpenclName, opencl_digest()}};
+  else
+    asking.request.wish.apis = {{kApiName, schema_digest()}};
   return asking;
 }
 

@@ -82,6 +82,8 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.encrypt = options.encrypt;
   out.trusted_networks = options.trusted_networks;
   out.worker.executable = options.worker;
+  out.worker.api = options.opencl ? kOpenclName : kApiName;
+  out.worker.compiles = options.opencl;
   out.worker.driver = library_path(options.driver);
   out.worker.monitor = library_path(options.monitor);
   out.worker.nccl_place = options.nccl.empty() ? "" : library_path(options.nccl);

@@ -49,7 +49,7 @@ class Taking {
     request_.count = count;
     auto lease = control_->lease(request_);
     if (!lease.ok()) return lease.status();
-    taken_.push_back({endpoint, std::move(control_), lease.take()});
+    taken_.push_back({endpoint, std::move(control_), lease.take(), lends_opencl_});
     return Status();
   }
 
@@ -77,6 +77,8 @@ class Taking {
     const Status fits = check_apis(endpoint, *list);
     if (!fits.ok()) return fits;
     control_ = control.take();
+    lends_opencl_ = std::any_of(list->apis.begin(), list->apis.end(),
+                                [](const wire::ApiRecord& api) { return api.name == kOpenclName; });
     endpoint_ = endpoint;
     host_ = list->server;
     gpus_ = list->gpus.size();
@@ -95,7 +97,8 @@ class Taking {
 
   // Before a lease is taken that no program could use.
   Status check_apis(const session::Endpoint& endpoint, const wire::ListReply& list) const {
-    for (const wire::ApiRecord& mine : request_.wish.apis) {
+    for (const wire::ApiRecord& mine : {wire::ApiRecord{kApiName, schema_digest()},
+                                        wire::ApiRecord{kOpenclName, opencl_digest()}}) {
       for (const wire::ApiRecord& theirs : list.apis) {
         if (mine.name != theirs.name || mine.digest == theirs.digest) continue;
         return Status(Code::kMismatch, endpoint.text + " runs Tendril " +
@@ -113,6 +116,7 @@ class Taking {
   wire::LeaseRequest request_;
   Met met_;
   session::Endpoint endpoint_;  // of control_
+  bool lends_opencl_ = false;   // the server of control_
   std::unique_ptr<session::Control> control_;
   std::string host_;
   size_t gpus_ = 0;

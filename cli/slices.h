@@ -25,6 +25,7 @@ struct TakenLease {
   session::Endpoint endpoint;
   std::unique_ptr<session::Control> control;  // the lease lives while this does
   wire::LeaseReply lease;
+  bool lends_opencl = false;  // its server is known to
 };
 
 // The first endpoint that answers, and what the ones before it said instead.

@@ -34,7 +34,7 @@ class Tree(CheckCase):
         folder = pathlib.Path(BUILD) / "lib" / "client"
         return [folder / "libcuda.so.1", folder / "libnvidia-ml.so.1"] + (
             [] if SANITIZED else [folder / "nccl" / "libnccl.so.2"]
-        )
+        ) + [folder / "opencl" / "libtendril-opencl.so"]
 
     def programs(self):
         """The command line, which people copy to old systems together with the libraries."""
@@ -63,6 +63,15 @@ class Tree(CheckCase):
                 "nvml",
                 {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"},
             )
+        )
+
+    def test_opencl_exports(self):
+        """What loaders ask for, and nothing that could stand before the loader's own names."""
+        library = self.libraries()[-1]
+        self.assertTrue(library.exists(), "libtendril-opencl.so was not built")
+        self.assertEqual(
+            rules.exported(rules.dynamic_symbols(library)),
+            {"clGetExtensionFunctionAddress", "clIcdGetPlatformIDsKHR", "clGetPlatformInfo"},
         )
 
     def test_the_worker_sees_its_drivers_ioctl(self):
