@@ -138,6 +138,7 @@ class CommandLine {
   void add_run();
   void add_env();
   void add_integrations();
+  void add_jupyter();
   void add_views();
   void add_lease();
   void add_identity();
@@ -178,6 +179,7 @@ class CommandLine {
   RunOptions run_options_;
   EnvOptions env_options_;
   CdiOptions cdi_options_;
+  JupyterOptions jupyter_options_;
   InstallOptions install_options_;
   TopOptions top_options_;
   WatchOptions list_options_, smi_options_;

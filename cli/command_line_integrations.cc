@@ -39,11 +39,36 @@ void CommandLine::add_integrations() {
       ->add_option("-o,--output", cdi_options_.output,
                    "Write it there, such as /etc/cdi/tendril.json")
       ->type_name("FILE");
+  add_jupyter();
   CLI::App* const install =
       command("install-client", "Let every program of this machine find the GPU libraries (root)",
               [this] { return install_client(install_options_); });
   install->add_flag("--undo", install_options_.undo, "Take it back");
   install->add_option("--root", install_options_.root, "Of the system below this folder instead")
+      ->type_name("FOLDER");
+}
+
+void CommandLine::add_jupyter() {
+  CLI::App* const group = app_.add_subcommand("jupyter", "Notebooks with slices of network GPUs");
+  group->require_subcommand(1);
+  CLI::App* const install = group->add_subcommand(
+      "install", "Add a kernel to Jupyter and VS Code that takes a slice at its first GPU call");
+  JupyterOptions& o = jupyter_options_;
+  install->final_callback(
+      [this] { action_ = [this] { return install_kernel(jupyter_options_); }; });
+  add_common(install, &o, false);
+  add_slice(install, &o.slice);
+  add_pool(install, &o.pool);
+  install->add_option("--name", o.name, "The kernel's name; another one adds another kernel")
+      ->capture_default_str();
+  install->add_option("--display-name", o.display_name, "What people choose it by")
+      ->type_name("TEXT");
+  install
+      ->add_option("--python", o.python,
+                   "The Python of its notebooks, with ipykernel (default: the one beside this "
+                   "command, else python3)")
+      ->type_name("FILE");
+  install->add_option("--prefix", o.prefix, "In FOLDER/share/jupyter (default: for this user)")
       ->type_name("FOLDER");
 }
 

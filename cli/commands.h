@@ -82,6 +82,10 @@ struct CdiOptions : EnvOptions {
   std::string output;
 };
 
+struct JupyterOptions : EnvOptions {
+  std::string name = "tendril", display_name, python, prefix;
+};
+
 struct InstallOptions {
   std::string root;  // of another system; empty: of this one
   bool undo = false;
@@ -165,6 +169,7 @@ int pool_command(const PoolCommandOptions& options);
 int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
 int generate_cdi(const CdiOptions& options);
+int install_kernel(const JupyterOptions& options);
 int install_client(const InstallOptions& options);
 int list_leases(const WatchOptions& options);
 int show_gpus(const WatchOptions& options);
