@@ -4,7 +4,7 @@
 import { attempt, field, question } from "./dialog.js";
 import { el, facts, keyed, row, setAttr, setText, setVar } from "./dom.js";
 import { bytes, colour, count, duration, gpus, moment, percent, share } from "./format.js";
-import { ask, look, now, state } from "./state.js";
+import { answered, ask, look, now, state } from "./state.js";
 
 const kSamples = 300; // of the small charts: five minutes
 const kMoves = {
@@ -493,7 +493,7 @@ function one(main, id) {
   return {
     update(changed) {
       const lease = state.leases.get(id);
-      heard = heard || changed.has("time");
+      heard = heard || (changed.has("time") && answered());
       setAttr(content, "hidden", !lease);
       setAttr(gone, "hidden", Boolean(lease));
       if (!lease) {
@@ -502,8 +502,7 @@ function one(main, id) {
           setText(gone, `There is no lease ${id} any more.`);
           remember();
         }
-        setAttr(change, "hidden", true);
-        setAttr(release, "hidden", true);
+        for (const button of [move, change, release]) setAttr(button, "hidden", true);
         return;
       }
       tries = 0;

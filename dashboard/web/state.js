@@ -86,6 +86,11 @@ export function look(interest) {
   timer = setTimeout(open, source ? 120 : 0);
 }
 
+/** Whether a message has come since the view said what it looks at. */
+export function answered() {
+  return opened === wish && !fresh;
+}
+
 function topics() {
   return kTopics.filter((topic) => opened.includes(topic));
 }

@@ -324,6 +324,14 @@ class InChromium(unittest.TestCase):
             browser.press(*"fans", ENTER)
             eventually(lambda: lab.page.get(f"servers/{name}")["draining"], 10, "the drain")
             browser.wait("document.querySelector('.chip[data-state=draining]')")
+            # What a view says before it was asked about a lease does not mean that it is gone: the
+            # page would ask what it had.
+            leases = [each["id"] for each in lab.page.get("leases")["leases"][:24]]
+            for lease in leases:
+                browser.run("location.hash = arguments[0]", f"#/leases/{lease}")
+                browser.wait("[...document.querySelectorAll('.life')].some((n) => n.offsetParent)")
+                browser.run("location.hash = '#/servers'")
+                time.sleep(0.15)
             self.settle(lab)
 
 
