@@ -11,7 +11,7 @@ import unittest
 import harness
 from harness import PROGRAMS, Server, eventually, start
 from support import relay
-from support.several import COPIES, PREPARE, TwoServers, processes
+from support.several import COPIES, COPIES, PREPARE, TwoServers, processes
 
 
 PCI_DOMAIN = 50  # CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
@@ -70,6 +70,51 @@ tell("passed")
             device[4][PCI_DOMAIN - 1] = None
         without_bus = lambda devices: [device[:2] + device[3:] for device in devices]
         self.assertEqual(without_bus(ahead), without_bus(apart))
+
+    def test_kernels_of_both_servers_use_the_programs_pinned_memory(self):
+        run = self.python(
+            COPIES
+            + r'''
+contexts = each(8)
+ptx = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry one_more(.param .u64 at) {
+  .reg .b64 %p; .reg .b32 %v;
+  ld.param.u64 %p, [at];
+  ld.global.u32 %v, [%p];
+  add.u32 %v, %v, 1;
+  st.global.u32 [%p], %v;
+  ret;
+}
+"""
+def one_more(i, at):
+    enter(i)
+    module, function = c_void_p(), c_void_p()
+    must(cuda.cuModuleLoadData(byref(module), ptx))
+    must(cuda.cuModuleGetFunction(byref(function), module, b"one_more"))
+    address = ctypes.c_uint64(at)
+    parameters = (c_void_p * 1)(ctypes.addressof(address))
+    must(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, parameters, None))
+    must(cuda.cuCtxSynchronize())
+enter(0)
+memory, registered = c_void_p(), ctypes.create_string_buffer(1 << 16)
+must(cuda.cuMemHostAlloc(byref(memory), c_size_t(4096), 1))
+inside = (ctypes.addressof(registered) + 4095) & ~4095
+must(cuda.cuMemHostRegister_v2(c_void_p(inside), c_size_t(4096), 1))
+for at in (memory.value, inside):
+    word = ctypes.c_uint32.from_address(at)
+    word.value = 40
+    for i in (0, 4, 4, 0):
+        one_more(i, at)
+    assert word.value == 44, word.value
+tell("passed")
+''',
+            "-n",
+            "8",
+        )
+        self.passes(run)
 
     def test_servers_that_secure_attaching(self):
         secret = {"TENDRIL_TOKEN": "a-token-of-some-length"}

@@ -232,9 +232,10 @@ CUresult host_range(void* p, Range* range) {
 }  // namespace
 
 CUresult map_host_range(Context* context, const Range& range) {
-  if (range.mirrored || range.shared_with(context->session)) return CUDA_SUCCESS;
+  const uint32_t session = context->session->index;
+  if (range.mirrored_in(session) || range.shared_with(context->session)) return CUDA_SUCCESS;
   TENDRIL_TRY(mirror_create(context->session, context, range.base, range.bytes, kMirrorKernels));
-  process()->ranges.mark_mirrored(range.base);
+  process()->ranges.mark_mirrored(range.base, session);
   return CUDA_SUCCESS;
 }
 
@@ -249,7 +250,7 @@ void map_pinned_slow(Context* context, const void* parameters, uint64_t bytes) {
     if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
     // If the server cannot use the address, the kernel gets a fault, and copies still work.
     if (!process()->ranges.find(value, &range) || !range.host()) continue;
-    if (range.mirrored)
+    if (range.mirrored_in(context->session->index))
       mirror_named(context->session, context, range.base);
     else
       (void)map_host_range(context, range);
@@ -446,7 +447,8 @@ CUresult adopt_managed(Session* session, Context* home, uint64_t base, uint64_t 
   range.session = session;
   range.flags = CU_MEM_ATTACH_GLOBAL;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
-  range.mirrored = range.variable = true;
+  range.mirror_in(session->index);
+  range.variable = true;
   memset(reinterpret_cast<void*>(base), 0, bytes);  // as the mirror begins
   if (!process()->ranges.insert(range)) return CUDA_ERROR_OUT_OF_MEMORY;
   Context* usable = home->active.load(std::memory_order_relaxed) != 0 ? home : nullptr;

@@ -148,10 +148,10 @@ bool RangeMap::remove(uint64_t base, Range* out) {
   return found;
 }
 
-void RangeMap::mark_mirrored(uint64_t base) {
+void RangeMap::mark_mirrored(uint64_t base, uint32_t session) {
   const core::Writing held(lock_);
   auto it = ranges_.find(base);
-  if (it != ranges_.end()) it->second.mirrored = true;
+  if (it != ranges_.end()) it->second.mirror_in(session);
 }
 
 void RangeMap::remove_context(Context* context, Context* primary) {

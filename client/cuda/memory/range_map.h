@@ -42,8 +42,10 @@ struct Range {
   uint64_t capacity = 0;
   bool part = false;
   uint64_t sessions = 0;  // for kReserved: a bit for each session where the addresses are reserved
-  bool mirrored =
-      false;  // host memory that GPUs read at the same address (client/cuda/memory/mirror.cc)
+  // Host memory that GPUs read at the same address (client/cuda/memory/mirror.cc): of a session at
+  // least, and a bit for each.
+  bool mirrored = false;
+  uint64_t mirrors = 0;
   bool shared =
       false;  // host memory whose very pages the worker of `session` has at the same address
   bool variable = false;  // managed memory that is a variable of loaded code
@@ -58,6 +60,11 @@ struct Range {
   bool host() const {
     return kind == RangeKind::kPinned || kind == RangeKind::kRegistered ||
            kind == RangeKind::kManaged;
+  }
+  bool mirrored_in(uint32_t session) const { return (mirrors >> (session & 63) & 1) != 0; }
+  void mirror_in(uint32_t session) {
+    mirrored = true;
+    mirrors |= uint64_t{1} << (session & 63);
   }
   // True: the GPUs of `to` reach this host memory directly.
   bool shared_with(const Session* to) const { return shared && session == to; }
@@ -97,8 +104,8 @@ class RangeMap {
   bool unknown(uint64_t base, uint64_t bytes) const;
   // Addresses of a reservation where nothing is mapped.
   bool vacant(uint64_t base, uint64_t bytes) const;
-  // Sets `mirrored` of the range that starts at base.
-  void mark_mirrored(uint64_t base);
+  // `session` has a mirror of the range that starts at base.
+  void mark_mirrored(uint64_t base, uint32_t session);
   // Removes what ends with a context. Mappings stay: they belong to no context, and are reached
   // through the device's primary one.
   void remove_context(Context* context, Context* primary);
