@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch with a process for each GPU, under tools/gpu/meters.py. Started by torchrun. Rank 0 hears
-the commands of meter.py and tells the others, so that all do the same. With NCCL_BENCH_HOSTS=N each N
-ranks are a host of their own for NCCL, as on several servers.
+the commands of meter.py and tells the others, so that all do the same. With NCCL_BENCH_HOSTS=N
+each N ranks are a host of their own for NCCL, as on several servers.
 
 Workloads: data parallel (ResNet-50, GPT-2), sharded (FSDP2), tensor parallel inference (call by
 call, and recorded as a graph).
