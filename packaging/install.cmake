@@ -51,6 +51,7 @@ endforeach()
 install(FILES ${CMAKE_BINARY_DIR}/lib/libtendril-softgpu.so
   ${CMAKE_BINARY_DIR}/lib/libtendril-softgpu-nvml.so
   DESTINATION lib/tendril-softgpu COMPONENT softgpu)
+install(PROGRAMS ${programs}/demo/mandelbrot DESTINATION lib/tendril-softgpu COMPONENT softgpu)
 
 set(CPACK_PACKAGE_NAME tendril)
 set(CPACK_PACKAGE_VENDOR Tendril)
@@ -59,4 +60,25 @@ set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_FILE_NAME tendril-${PROJECT_VERSION}-linux-x86_64)
 set(CPACK_COMPONENTS_ALL client server pool softgpu)
 set(CPACK_ARCHIVE_COMPONENT_INSTALL OFF)
+# rpm: one package for each component; that of the client is called tendril.
+set(CPACK_PACKAGE_CONTACT developers@tendril.example)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Network-attached GPUs")
+set(CPACK_RPM_COMPONENT_INSTALL ON)
+set(CPACK_RPM_MAIN_COMPONENT client)
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
+foreach(part SERVER POOL)
+  string(TOLOWER ${part} file)
+  set(CPACK_RPM_${part}_PACKAGE_REQUIRES "tendril = ${PROJECT_VERSION}")
+  set(CPACK_RPM_${part}_POST_INSTALL_SCRIPT_FILE
+    ${CMAKE_SOURCE_DIR}/packaging/rpm-scripts/${file}-installed)
+endforeach()
+# Folders of the system are not ours. Nobody else shall take our libcuda.so.1 for the driver's.
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system
+  /usr/lib/sysusers.d /usr/libexec /usr/share/man /usr/share/man/man1 /usr/share/bash-completion
+  /usr/share/bash-completion/completions /usr/share/zsh /usr/share/fish)
+set(CPACK_RPM_SPEC_MORE_DEFINE "%define __provides_exclude_from ^/usr/lib/(exec/)?tendril.*$
+%define __requires_exclude ^libcuda.*$
+%define _build_id_links none
+%define __strip /bin/true")
 include(CPack)
