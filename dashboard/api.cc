@@ -237,8 +237,10 @@ const Page::Route* Page::find_route(const http::Request& request,
       {"POST", {"policy", "dry-run"}, &Page::post_dry_run, kPolicyMax, &Rights::operates},
       {"POST", {"leases", "*", "release"}, &Page::post_release, kBodyMax, &Rights::holds},
       {"POST", {"leases", "*", "change"}, &Page::post_change, kBodyMax, &Rights::holds},
-      {"POST", {"leases", "*", "park"}, &Page::post_park, kBodyMax, &Rights::holds},
-      {"POST", {"leases", "*", "wake"}, &Page::post_park, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "park"}, &Page::post_verb, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "wake"}, &Page::post_verb, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "hold"}, &Page::post_verb, kBodyMax, &Rights::holds},
+      {"POST", {"leases", "*", "unhold"}, &Page::post_verb, kBodyMax, &Rights::holds},
       {"POST", {"servers", "*", "drain"}, &Page::post_drain, kBodyMax, &Rights::operates},
       {"POST", {"servers", "*", "undrain"}, &Page::post_undrain, kBodyMax, &Rights::operates}};
   *other_method = false;
@@ -602,9 +604,14 @@ void Page::post_change(std::shared_ptr<Call> call) {
   command(call, std::move(change));
 }
 
-// The path's last word is the verb.
-void Page::post_park(std::shared_ptr<Call> call) {
-  command(call, {call->words[2], {call->words[1]}, {}});
+// The path's last word is the verb: park, wake, hold, unhold.
+void Page::post_verb(std::shared_ptr<Call> call) {
+  auto body = body_of(call->request);
+  if (!body.ok()) return call->exchange->answer(problem(body.status()));
+  wire::PoolCommand asked{call->words[2], {call->words[1]}, {}};
+  const std::string why = text_in(*body, "why");
+  if (!why.empty() && asked.verb == "hold") asked.arguments.push_back(why);
+  command(call, std::move(asked));
 }
 
 void Page::post_drain(std::shared_ptr<Call> call) {

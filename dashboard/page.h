@@ -104,7 +104,7 @@ class Page final : public http::Site {
   void post_dry_run(std::shared_ptr<Call> call);
   void post_release(std::shared_ptr<Call> call);
   void post_change(std::shared_ptr<Call> call);
-  void post_park(std::shared_ptr<Call> call);
+  void post_verb(std::shared_ptr<Call> call);
   void post_drain(std::shared_ptr<Call> call);
   void post_undrain(std::shared_ptr<Call> call);
 

@@ -216,6 +216,7 @@ std::string request_json(const RequestRow& row, bool named) {
   json["memory_bytes"] = request.memory_bytes;
   json["reason"] = request.reason;
   json["numbers"] = cut(request.numbers);
+  json["held"] = request.held;
   json["start_why"] = cut(request.start_why);
   json["submitted_at"] = moment(request.submitted_at);
   json["start_from_at"] = moment(request.start_from_at);

@@ -97,6 +97,7 @@ struct PictureRequest {  // that waits
           reclaimed_at = kNoMoment;
   bool promised = false;  // start_to_at is; else it is an estimate
   bool present = true;
+  bool held = false;  // somebody keeps it from starting; `numbers` says who and why
   bool operator==(const PictureRequest&) const = default;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue as a view of its own, and one request of it in full. Whoever may, takes it out.
+// The queue as a view of its own, and one request of it in full. Whoever may, holds it or takes it
+// out.
 import { attempt, field, question } from "./dialog.js";
 import { el, facts, setAttr, setText } from "./dom.js";
 import { makeQueue, requestFacts, updateQueue } from "./queue.js";
@@ -31,12 +32,29 @@ function one(main, id) {
       ask(`leases/${id}/release`, { method: "POST", body: { why: values.why } }),
     );
   });
+  const hold = el("button", { type: "button", hidden: true, onclick: () => holdOrNot() }, "Hold");
+  async function holdOrNot() {
+    if (hold.textContent === "Let it start") {
+      await attempt(`Request ${id} may start.`, () => ask(`leases/${id}/unhold`, { method: "POST", body: {} }));
+      return;
+    }
+    const values = await question({
+      title: `Hold request ${id}?`,
+      text: "Nothing starts for it until it is let go. It keeps the time that it has waited.",
+      fields: [field("Why", el("input", { name: "why", maxlength: 200 }))],
+      act: "Hold",
+    });
+    if (!values) return;
+    await attempt(`Request ${id} is held.`, () =>
+      ask(`leases/${id}/hold`, { method: "POST", body: { why: values.why } }),
+    );
+  }
   main.append(
     el(
       "div",
       { class: "head-of-view" },
       el("h1", {}, `Request ${id}`),
-      el("div", { class: "actions" }, withdraw),
+      el("div", { class: "actions" }, hold, withdraw),
     ),
     gone,
     el("section", { class: "panel" }, place),
@@ -47,7 +65,9 @@ function one(main, id) {
       setAttr(place.parentElement, "hidden", !request);
       setText(gone, request ? "" : "It does not wait, or is not near the front of the queue.");
       const mine = request && request.owner !== "" && request.owner === state.me.name;
-      setAttr(withdraw, "hidden", !request || !(state.me.may.manage || (state.me.may.hold && mine)));
+      const rules = request && (state.me.may.manage || (state.me.may.hold && mine));
+      for (const button of [hold, withdraw]) setAttr(button, "hidden", !rules);
+      if (request) setText(hold, request.held ? "Let it start" : "Hold");
       if (request) place.replaceChildren(facts([["Who", request.owner], ...requestFacts(request)]));
     },
     end() {},

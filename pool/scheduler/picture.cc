@@ -161,6 +161,7 @@ void Scheduler::State::picture_request(const Job& job, const EngineWaiting* wait
   out->memory_bytes = job.request.slice.memory_bytes;
   out->submitted_at = job.submitted_s;
   out->present = job.connection != 0;
+  out->held = !job.held.empty();
   if (waiting != nullptr) {
     if (job.stored) {
       out->place = waiting->place;

@@ -186,20 +186,29 @@ class OpenPool(unittest.TestCase):
             "/leases/{id}/park": {},
         }
         for method, path in api.operations():
-            if path in ("/stream", "/leases/{id}/release", "/session"):
+            if path in ("/stream", "/leases/{id}/release", "/session") or "hold" in path:
                 continue
             real = path.format(**known)
             query = "?by=account&lines=3" if path == "/history" else ""
             body = bodies.get(path, {}) if method == "post" else None
             status, _, text = self.page.ask(method.upper(), "/api/v1" + real + query, body)
             problems += api.problems(method, real, status, json.loads(text))
+        wanted = queue[0]["id"]
         for method, real, body, status in (
+            ("post", f"/leases/{wanted}/hold", {"why": "later"}, 200),
+            ("get", "/queue", None, 200),
+            ("post", f"/leases/{wanted}/unhold", {}, 200),
+            ("post", f"/leases/{wanted}/unhold", {}, 400),
             ("post", f"/leases/{queue[0]['id']}/release", {"why": "over"}, 200),
             ("post", f"/leases/{lease}/release", {}, 200),
             ("post", "/session", {"token": "wrong"}, 403),
         ):
             got, _, text = self.page.ask(method.upper(), "/api/v1" + real, body)
             self.assertEqual(got, status, text)
+            if real == "/queue":
+                held = json.loads(text)["queue"][0]
+                self.assertTrue(held["held"])
+                self.assertIn("later", held["numbers"])
             problems += api.problems(method, real, got, json.loads(text))
         self.assertEqual(problems, [])
         for each in (program, waits):
@@ -371,7 +380,7 @@ class Roles(Folders):
         self.assertEqual(waiting_or_running(bob)[0]["owner"], "")
         self.assertEqual(waiting_or_running(bob)[0]["program"], "")
         number = shown[0]["id"]
-        for act in ("release", "park", "wake"):
+        for act in ("release", "park", "wake", "hold", "unhold"):
             self.assertIn("not yours", bob.post(f"leases/{number}/{act}", status=403)["error"])
             watcher.post(f"leases/{number}/{act}", status=403)
         alice.post(f"leases/{number}/release")
