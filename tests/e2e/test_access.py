@@ -404,7 +404,7 @@ class Starting(unittest.TestCase):
         self.assertIn("16 to 1024 characters", err)
 
     def test_an_audit_log_that_cannot_be_written_is_refused(self):
-        status, err = self.serve("--audit-log", "/nonexistent/audit.log")
+        status, err = self.serve("--audit-log", "/dev/null/audit.log")
         self.assertNotEqual(status, 0)
         self.assertIn("cannot append to the audit log", err)
 
