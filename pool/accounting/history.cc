@@ -337,6 +337,13 @@ void History::lost(const std::string& server) {
   }
 }
 
+void History::store_is_back() {
+  for (auto& [key, total] : totals_) {
+    if (total.row.last)
+      total.kept_until_ns = std::max(total.kept_until_ns, clock_ns_ + kToldKeptNs);
+  }
+}
+
 void History::add(HistoryRow row) {
   if (is_empty(row.sums)) return;
   has_leases_ = has_leases_ || row.who.lease != 0;

@@ -71,6 +71,9 @@ class History {
   // The server is silent. It may not have heard that its leases' ends are stored, and says them
   // again when it is back, however late.
   void lost(const std::string& server);
+  // The store was slow, and nobody heard meanwhile that an end is stored. Servers have as long
+  // again to hear it.
+  void store_is_back();
   // What is no lease on a server. Rows of no duration are left out.
   void add(HistoryRow row);
 

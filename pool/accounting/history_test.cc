@@ -349,6 +349,32 @@ TEST(History, ASilentServerSaysAnEndAgain) {
   EXPECT_EQ(total(store, 0).leases, 1u);
 }
 
+// Nothing was written for an hour, so no server heard in that time that an end is stored.
+TEST(History, AnEndThatIsSaidAgainAfterTheStoreWasSlowCountsOnce) {
+  Store store;
+  History history(HistoryLimits{});
+  history.recover({}, kStart);
+  uint64_t now_ns = kStart + kMinuteNs;
+  const auto says_the_end = [&] {
+    history.clock(now_ns, int64_t(now_ns / kSecond));
+    history.heard(who(1), used(9 * kSecond, kSecond), {}, kStart, now_ns, LeaseEnd::kTold);
+  };
+  const auto writes = [&] {
+    history.clock(now_ns, int64_t(now_ns / kSecond));
+    write(history.cut(now_ns), &store);
+  };
+  says_the_end();
+  now_ns += kHourNs;
+  history.clock(now_ns, int64_t(now_ns / kSecond));
+  history.store_is_back();
+  writes();
+  now_ns += 5 * kMinuteNs;  // the server started again before it heard it
+  writes();
+  says_the_end();
+  writes();
+  EXPECT_EQ(total(store, 0).leases, 1u);
+}
+
 TEST(History, TheClockNeverRunsBackwards) {
   History history{HistoryLimits()};
   history.recover({}, 1000 * kSecond);

@@ -152,8 +152,10 @@ void Scheduler::State::end_orphans() {
 // While the store is slow, what comes is kept together, and is written in one piece later.
 void Scheduler::State::write_history() {
   end_orphans();
-  const bool waits = engine_.waiting_count() != 0;
-  if (store_is_slow() || history_ns_ < history_.due_ns(waits)) return;
+  const bool waits = engine_.waiting_count() != 0, slow = store_is_slow();
+  if (store_was_slow_ && !slow) history_.store_is_back();
+  store_was_slow_ = slow;
+  if (slow || history_ns_ < history_.due_ns(waits)) return;
   for (const auto& [id, job] : jobs_) {
     if (job.stage < Stage::kGranted) note_waiting(job, false);
   }

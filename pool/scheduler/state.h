@@ -504,6 +504,7 @@ class Scheduler::State {
   bool news_dirty_ = false;
   std::map<uint64_t, uint64_t> watched_;  // jobs that somebody looks at, and until when
   std::set<uint64_t> parked_;             // jobs that wait outside the engine
+  bool store_was_slow_ = false;           // when the history was last looked at
   std::set<uint64_t> hurried_;            // jobs that do not wait
   std::set<uint64_t> growing_;            // shrunk leases that are to grow when there is room
   uint64_t usage_saved_ns_ = 0;
