@@ -226,7 +226,11 @@ TEST_F(WithPolicy, AShrunkLeaseGetsItsShareBackWithinItsUsersLimit) {
   world.pass(10);
   EXPECT_EQ(idle.slices[0].share_millionths, 200'000u) << by_hand;
   const size_t notices = told(wire::OrderKind::kNotice).size();
+  server->refuses_changes = true;  // it granted something by itself meanwhile
   server->end(world.answer(second)->reply.parts[0].lease_id, "done");
+  world.pass(10);
+  EXPECT_EQ(idle.slices[0].share_millionths, 200'000u);
+  server->refuses_changes = false;
   world.pass(10);
   EXPECT_EQ(idle.slices[0].share_millionths, 800'000u);
   EXPECT_EQ(told(wire::OrderKind::kNotice).size(), notices);

@@ -115,6 +115,10 @@ class TestServer {
       entry->standing = wire::Standing::kParked;
       entry->stays_bytes.assign(entry->slices.size(), 0);
     } else if (order.kind == wire::OrderKind::kChange && entry != nullptr &&
+               order.share_millionths != 0 && refuses_changes) {
+      result.code = base::Code::kRefused;
+      result.text = "others have it";
+    } else if (order.kind == wire::OrderKind::kChange && entry != nullptr &&
                order.share_millionths != 0) {
       for (wire::SliceGrant& slice : entry->slices) slice.share_millionths = order.share_millionths;
     }
@@ -169,7 +173,7 @@ class TestServer {
   std::vector<uint64_t> watched;
   bool drained = false;
   std::map<std::string, std::string> peers;  // endpoint and length of the id, by name
-  bool refuses_holds = false, refuses_commits = false;
+  bool refuses_holds = false, refuses_commits = false, refuses_changes = false;
   bool reachable = true;
   uint64_t connection = 0;
 };

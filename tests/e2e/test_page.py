@@ -388,7 +388,7 @@ class Roles(Folders):
         mine = {event["who"] for event in bob.get("events")["events"]}
         self.assertLessEqual(mine, {"bob"})
         self.assertIn("alice", {event["who"] for event in admin.get("events")["events"]})
-        # The same of those that the store keeps.
+        # Of the events in the store, too, a user sees their own only.
         kept = lambda who: {event["who"] for event in who.get("events/past")["events"]}
         eventually(lambda: "alice" in kept(admin) and "bob" in kept(bob), 10, "they are written")
         self.assertEqual(kept(bob), {"bob"})

@@ -127,7 +127,7 @@ void deliver(session::Service* service, uint64_t address, const uint8_t* data, u
   }
 }
 
-// What the client is told when a command that it awaits has failed.
+// The client awaits a command that failed. It gets this result.
 cl_int result_of(cl_int status) { return status < 0 ? status : CL_SUCCESS; }
 
 }  // namespace
