@@ -40,9 +40,6 @@ constexpr uint64_t kNewsEveryNs = 2'000'000'000;
 // A client that has heard nothing for some time takes the server for dead.
 constexpr uint64_t kNewsAgainNs = 5'000'000'000;
 
-// A peer that ends, or dies, says so with the end of the stream or a reset.
-bool is_of_the_way(int error) { return error != 0 && error != ECONNRESET && error != EPIPE; }
-
 }  // namespace
 
 struct Reception::Entry {
@@ -56,9 +53,12 @@ struct Reception::Entry {
   RequestPool* pool = nullptr;  // performs its request
   uint64_t begun = 0;           // the number of the request that its handler has; 0: none
   bool has_news = false;        // `told` is its handler's
-  bool lost = false;            // no end of the stream came, but an error of the way
+  bool cut = false;             // no end of the stream came, but a reset or an error of the way
   uint64_t asked_ns = 0, told_ns = 0;
   wire::News told;
+
+  // EPIPE: a reset after the end.
+  void failed(int error) { cut = error != 0 && error != EPIPE; }
 };
 
 // What another thread has for a connection.
@@ -331,7 +331,7 @@ void Reception::handle(uint64_t number, uint32_t events) {
   socklen_t bytes = sizeof error;
   if ((events & EPOLLERR) != 0 &&
       getsockopt(entry->connection.descriptor(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0)
-    entry->lost = is_of_the_way(error);
+    entry->failed(error);
   drop(entry);
 }
 
@@ -358,7 +358,7 @@ bool Reception::read_from(Entry* entry) {
     return true;
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  entry->lost = got < 0 && is_of_the_way(errno);
+  if (got < 0) entry->failed(errno);
   drop(entry);
   return false;
 }
@@ -402,7 +402,7 @@ bool Reception::send_to(Entry* entry) {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return true;
     if (sent < 0) {
-      entry->lost = is_of_the_way(errno);
+      entry->failed(errno);
       drop(entry);
       return false;
     }
@@ -438,7 +438,8 @@ void Reception::drop(Entry* entry) {
   busy_.erase(entry->number);
   strangers_.leave(entry->number);
   if (entry->member) --members_;
-  entry->handler->gone(!entry->lost);
+  if (entry->cut) entry->handler->cut();
+  entry->handler->gone(!entry->cut);
   // What a handler gives back at its end may wait for locks.
   if (entry->conversation->is_admitted()) {
     quick_.submit(0, [handler = entry->handler, leases = entry->conversation->leases()] {

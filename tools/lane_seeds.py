@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns recorded lanes (TENDRIL_RECORD, docs/operating.md) into seeds for the fuzz targets: small,
 because only the first few records of each kind are kept, whole, in their order. Usage:
-lane_seeds.py FOLDER CORPUS, where FOLDER has *.calls and *.frames and CORPUS gets
-tendril_dispatch_fuzz/, tendril_service_fuzz/ and tendril_lane_fuzz/. Record only programs whose
+lane_seeds.py FOLDER CORPUS [opencl], where FOLDER has *.calls and *.frames and CORPUS gets
+tendril_dispatch_fuzz/, tendril_service_fuzz/ and tendril_lane_fuzz/. For another API than CUDA, it
+gets only tendril_opencl_dispatch_fuzz/ and the like. Record only programs whose
 kernels are ours: images are part of a lane."""
 
 import hashlib
@@ -56,6 +57,11 @@ def keep(folder, content):
 
 def main():
     recorded, corpus = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    api = sys.argv[3] if len(sys.argv) > 3 else None
+    for path in sorted(recorded.glob("*.calls")) if api else []:
+        keep(corpus / f"tendril_{api}_dispatch_fuzz", seed(path.read_bytes(), CALLS_BYTES_MAX))
+    if api:
+        return
     for path in sorted(recorded.glob("*.calls")):
         calls = seed(path.read_bytes(), CALLS_BYTES_MAX)
         keep(corpus / "tendril_dispatch_fuzz", calls)

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/result.h"
+
 namespace tendril::transport {
 
 inline constexpr int kPartsMax = 8;  // callers gather no more: header, body, data, their paddings
@@ -66,5 +68,16 @@ class Parts {
   int first_ = 0;
   int count_ = 0;
 };
+
+// Channel::send of a channel whose `some` takes what there is room for, and waits for room.
+template <typename Some>
+base::Status send_all(const iovec* parts, int count, const Some& some) {
+  Parts rest(parts, count);
+  while (!rest.empty()) {
+    const base::Result<size_t> sent = some(&rest);
+    if (!sent.ok()) return sent.status();
+  }
+  return base::Status();
+}
 
 }  // namespace tendril::transport

@@ -11,12 +11,14 @@ using base::Code;
 using base::Status;
 
 // Each is defined in its folder.
+extern const Transport kRdmaTransport;
 extern const Transport kShmTransport;
 extern const Transport kTcpTransport;
 
 namespace {
 
-constinit std::atomic<const Transport*> g_table[kTransportsMax] = {&kShmTransport, &kTcpTransport};
+constinit std::atomic<const Transport*> g_table[kTransportsMax] = {&kShmTransport, &kRdmaTransport,
+                                                                   &kTcpTransport};
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "transport/host_window.h"
+#include "transport/lasting/lasting.h"
 #include "transport/transport.h"
 
 namespace tendril::transport {
@@ -23,6 +24,9 @@ inline constexpr uint32_t kOrderedStream = 1u << 0;    // required, for the comm
 inline constexpr uint32_t kBulkChannels = 1u << 1;     // data beside the lane
 inline constexpr uint32_t kSharedPages = 1u << 2;      // Channels::window is valid
 inline constexpr uint32_t kRegistersMemory = 1u << 3;  // moves data between registered memory
+// Carries lines of a session that outlasts cuts, and takes all of its connections for that
+// (Streams). So measuring decides what it carries, and nothing is lost when it fails.
+inline constexpr uint32_t kCarriesLines = 1u << 4;
 
 // How far away the peer seems. A nearer transport is preferred.
 enum class Latency : uint8_t {
@@ -37,6 +41,8 @@ inline constexpr size_t kBlobBytesMax = 1024;
 // What an end of a session knows before it has channels.
 struct Setting {
   uint16_t bulk_channels = 0;  // at the client: wished; at the worker: granted
+  // At the client: the session's data must be sealed. At the worker: they are.
+  bool sealed = false;
 };
 
 // The session's connections over the network: the one that attached and, if the transport uses
@@ -45,13 +51,37 @@ struct Streams {
   base::Fd command;
   std::vector<base::Fd> bulk;
   std::string key;  // of the session (sealed/sealed.h); empty: its connections are not sealed
+  // If it is valid, the session outlasts cuts (lasting/lasting.h).
+  base::Fd acknowledgements;
+  LastingSettings lasting;
+  // What a transport that carries lines shall carry. Connections carry the rest.
+  bool carries_calls = true, carries_bulk = true;
+};
+
+// What was measured between both ends of a session.
+struct Measured {
+  double round_trip_us = 0;  // of a few bytes
+  double gigabytes_per_second = 0;
+};
+
+// The program's memory, as a transport with registered memory wants to know of it: data that lie
+// there travel without a copy. Any thread.
+class PinnedMemory {
+ public:
+  virtual ~PinnedMemory() = default;
+  // An error when it cannot be registered: then its data are copied, as those of other memory.
+  virtual base::Status add(void* memory, size_t bytes) = 0;
+  // Before it is unmapped; waits for what is on the way. Memory that was not added is no error.
+  virtual void remove(const void* memory) = 0;
 };
 
 // What a session runs on.
 struct Channels {
   std::unique_ptr<Channel> command;
   std::vector<std::unique_ptr<Channel>> bulk;
-  HostWindow window;  // valid where the transport shares pages
+  HostWindow window;                     // valid where the transport shares pages
+  std::shared_ptr<Lasting> lasting;      // if the session outlasts cuts
+  std::shared_ptr<PinnedMemory> pinned;  // if the transport registers memory
 };
 
 // One end's part of a session, from the offer until there are channels. The client makes its half
@@ -66,8 +96,15 @@ class Half {
   virtual base::Fd take_descriptor() { return {}; }
   // Client's end: takes the worker's answer. After an error the session stays on its connections.
   virtual base::Status complete(const std::string& /*blob*/, base::Fd /*descriptor*/) { return {}; }
+  // After `complete`: what a person may want to know of it, for doctor. May be empty.
+  virtual std::string remark() const { return {}; }
+  // Of a transport that carries lines, after `complete`.
+  virtual Measured measured() const { return {}; }
+  // The ports at both ends, if this is the other end's blob. Another text, another way.
+  virtual std::string way(const std::string& /*blob*/) const { return {}; }
   // The last step, at both ends. `streams` are the session's connections. A transport with channels
-  // of its own gets only the first one. When that connection ends, the peer is gone.
+  // of its own gets only the first one, unless it carries lines. When that connection ends, the
+  // peer is gone.
   virtual base::Result<Channels> open(Streams streams) = 0;
 };
 
@@ -84,6 +121,8 @@ struct Transport {
   // Makes the worker's half for a client that offered this blob, or says why it does not fit. The
   // blob is not trusted.
   base::Result<std::unique_ptr<Half>> (*answer)(const Setting& setting, const std::string& offered);
+  // True: no session gets it unless its client names it (TENDRIL_TRANSPORT). For tests' own.
+  bool only_by_name = false;
 };
 
 inline constexpr size_t kTransportsMax = 8;

@@ -6,6 +6,7 @@
 // (wire/control.h), which has no fixed size.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -17,7 +18,9 @@ enum class WorkerMessageKind : uint32_t {
   // Assignment; descriptors: [0] accounting page, [1] turn page (turn_page.h), [2] the arbiter's
   // bell. Tail: the client's TransportOffers. The answer is kTransport.
   kAssign = 1,
-  kChannel = 2,  // the connection of bulk channel `reserved`; descriptor [0]
+  // The connection of bulk channel `reserved`, or behind the last one that for acknowledgements;
+  // descriptor [0]
+  kChannel = 2,
   kStart = 3,   // every connection has arrived: run the session on the transport StartOn `reserved`
   kStop = 4,    // end the session now
   kExport = 5,  // the answer to a WorkerRequest; descriptor [0] if the fetched thing has one
@@ -30,6 +33,14 @@ enum class WorkerMessageKind : uint32_t {
   kPark = 8,
   // The lease has its slices (again, or still): copy back. Takes an unanswered kPark back, too.
   kWake = 9,
+  // The session is idle and may be parked soon: copy device memory to the host, and release none.
+  // Not answered.
+  kCopyAhead = 10,
+  // Give the system the host memory that copies are in. Answered with kForgot.
+  kForget = 11,
+  // The client has connected again after a cut. The descriptors: the connection that attached, the
+  // bulk channels, the one for acknowledgements.
+  kResume = 12,
 };
 
 struct AssignedSlice {
@@ -65,6 +76,7 @@ struct Assignment {
   uint32_t slice_count;
   uint32_t tally;          // this worker's column in the accounting page
   uint32_t bulk_channels;  // granted to the client
+  uint32_t outage_ms;      // AttachReply::outage_ms
   AssignedSlice slices[kSlicesMax];
 };
 
@@ -89,14 +101,17 @@ struct ExportRecord {
   uint8_t content[kExportContentBytes];
 };
 
-// A passage is one connection between the workers of two servers, for copies between their GPUs
-// (docs/decisions/0024). The second worker's tendrild makes this. Whoever knows it may take that
-// end once, so it travels only to the program that both sessions belong to.
+// A passage is some connections, its lines, between the workers of two servers, for copies between
+// their GPUs (docs/decisions/0024). The second worker's tendrild makes this. Whoever knows it may
+// take each line's end once, so it travels only to the program that both sessions belong to.
 inline constexpr uint32_t kPassagesMax = 64;  // of one session
+// A line's number is the passage's, and this for each line before it. The first line's is the
+// passage's own.
+inline constexpr uint32_t kPassageLine = 0x400, kPassageLinesMax = 8;
 struct PassageToken {
   uint8_t server_id[kServerIdBytes];  // where the session is
   uint64_t session_id;
-  uint32_t number;  // of the passage in that session
+  uint32_t number;  // of the passage in that session, or of the line that is wanted
   uint32_t reserved;
   uint8_t key[32];  // secret
 };
@@ -120,11 +135,14 @@ enum class WorkerRequestKind : uint32_t {
   // Passages, by their number in `record.bytes`. `record.content` is a PassageToken.
   kOfferPassage = 11,  // answered with the token; later comes kPassage, if somebody takes it up
   kDialPassage = 12,   // the answer is kPassage
-  // Parking. `reserved` is the number of the kPark. `record.bytes`: what was copied to the host.
+  // Parking. `reserved` is the number of the kPark. `record.bytes` are in the host's memory now.
+  // `record.content` begins with how many bytes were copied for that, as a uint64_t.
   kParked = 13,
   kStays = 14,      // it cannot park; `record.content` begins with why, for people
   kWantsWake = 15,  // a call has come that needs the GPU; the answer is kWake
   kReturned = 16,   // everything is back
+  kForgot = 17,     // it has no copies in the host's memory
+  kLink = 18,       // `record.content` says what carries the session, for people
 };
 
 struct WorkerRequest {
@@ -160,10 +178,12 @@ struct AccountingPage {
   // assignment.
   std::atomic<uint64_t> quota_bytes[kSlicesMax];
   std::atomic<uint64_t> used_bytes[kSlicesMax][kTalliesMax];
-  // What of that is paid ahead, so not in use yet. For those who look.
+  // What of that is paid ahead, or not decided, so not in use yet. For those who look.
   std::atomic<uint64_t> ahead_bytes[kSlicesMax][kTalliesMax];
   // What of it is in the host's memory now, because the lease is parked.
   std::atomic<uint64_t> parked_bytes[kSlicesMax][kTalliesMax];
+  // What the worker has copied to the host or back, in all its parks and wakes: their progress.
+  std::atomic<uint64_t> moved_bytes[kTalliesMax];
   // 1: the worker's client keeps memory for its own next allocations, which others may ask for.
   std::atomic<uint64_t> keeps[kTalliesMax];
   // Since when another worker of the lease asks for it, in base::now_ns(); 0: nobody does. The
@@ -173,5 +193,32 @@ struct AccountingPage {
   // When a worker asked last.
   std::atomic<uint64_t> short_ns;
 };
+
+inline uint64_t bytes_in_use(const AccountingPage& page, uint32_t slice, uint32_t tally) {
+  const uint64_t used = page.used_bytes[slice][tally].load();
+  return used - std::min(used, page.ahead_bytes[slice][tally].load());
+}
+
+// By all tallies at one moment. While some change one after the other, the sum of what each had
+// when it was looked at may be more than there ever was. So this looks until two looks are equal, a
+// few times: a tenant may change them for ever.
+inline uint64_t bytes_in_use(const AccountingPage& page, uint32_t slice) {
+  constexpr int kLooksMost = 100;
+  uint64_t used[kTalliesMax] = {}, ahead[kTalliesMax] = {}, sum = 0;
+  for (int look = 0; look < kLooksMost; ++look) {
+    bool same = look != 0;
+    sum = 0;
+    for (uint32_t tally = 0; tally < kTalliesMax; ++tally) {
+      const uint64_t now = page.used_bytes[slice][tally].load();
+      const uint64_t now_ahead = page.ahead_bytes[slice][tally].load();
+      same = same && now == used[tally] && now_ahead == ahead[tally];
+      used[tally] = now;
+      ahead[tally] = now_ahead;
+      sum += now - std::min(now, now_ahead);
+    }
+    if (same) break;
+  }
+  return sum;
+}
 
 }  // namespace tendril::wire

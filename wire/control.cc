@@ -180,6 +180,7 @@ void visit(V& v, AttachRequest& m) {
   v.unless_empty(11, m.only_looks);
   v.unless_empty(12, m.collectives);
   v.unless_empty(13, m.gang);
+  v.unless_empty(14, m.outage_ms);
 }
 
 template <typename V>
@@ -193,6 +194,7 @@ void visit(V& v, AttachReply& m) {
   v.unless_empty(7, m.sealed);
   v(8, m.facts);
   v(9, m.nccl_versions);
+  v.unless_empty(10, m.outage_ms);
 }
 
 template <typename V>
@@ -201,6 +203,7 @@ void visit(V& v, JoinRequest& m) {
   v(2, m.session_secret);
   v(3, m.channel);
   v.unless_empty(4, m.proof);
+  v.unless_empty(5, m.attempt);
 }
 
 template <typename V>

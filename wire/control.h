@@ -62,7 +62,7 @@ enum class Request : uint16_t {
   // JoinRequest, over a unix socket. The descriptor of the worker's answer travels with the reply.
   kFetch = 7,
   // JoinRequest: the client accepts the worker's first answer. The session begins on that
-  // transport, and no connections are joined.
+  // transport. No connections are joined, unless the channel is kUseWithConnections.
   kUse = 8,
   kChange = 9,  // ChangeRequest: new terms for a live lease (administration)
   // Passages (daemon/passages/)
@@ -174,6 +174,8 @@ struct GpuRecord {
   bool packed = false;
   bool pageable_access = false;     // kernels reach all memory of their worker process
   uint32_t compute_capability = 0;  // 90 for 9.0; 0: not known
+  // Of an OpenCL device: "accelerator", who made it, "3.0", words. Otherwise empty.
+  std::string type, vendor, opencl_version, extensions;
   // From the vendor's monitoring library, if the server has it; -1: unknown.
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
 };
@@ -343,7 +345,12 @@ struct AttachRequest {
   // windows (docs/decisions/0029-gang-windows.md). 0: none. The first that a lease's sessions name
   // holds for the lease.
   uint64_t gang = 0;
+  // How long a cut of the network may last before the session is lost; 0: any cut ends it. The
+  // server may grant less.
+  uint32_t outage_ms = 0;
 };
+inline constexpr uint32_t kOutageMs = 30'000;  // unless somebody says so
+inline constexpr uint32_t kOutageMsMax = 24 * 3600 * 1000;
 
 struct AttachReply {
   uint64_t session_id = 0;
@@ -359,6 +366,9 @@ struct AttachReply {
   // server cannot say it without a session.
   std::vector<std::string> facts;
   std::vector<uint32_t> nccl_versions;  // as in ListReply
+  // Granted, if the session uses connections. Then it has one more, for acknowledgements, which
+  // joins as the channel behind the bulk channels.
+  uint32_t outage_ms = 0;
 };
 inline constexpr size_t kNcclVersionsMax = 64;
 // Of one device. An answer inside a handshake has 64 KiB for all.
@@ -369,7 +379,17 @@ struct JoinRequest {
   std::string session_secret;  // of a session that was attached without a handshake
   uint16_t channel = 0;
   std::string proof;  // of one with a handshake: made with its key, for this request and channel
+  // After a cut: the client connects all of its channels again, and counts how often it does. The
+  // connection that attached joins as the last channel, behind the one for acknowledgements. 0: the
+  // session begins.
+  uint32_t attempt = 0;
+  // Not sent: the nonce of the server's hello on this connection, which such a proof covers. So
+  // nobody can repeat what the client sent.
+  std::string nonce;
 };
+
+// As JoinRequest::channel of kUse: the session outlasts cuts, so its connections are joined, too.
+inline constexpr uint16_t kUseWithConnections = 1;
 
 // Channels from here on are passages to other servers' workers (wire/assignment.h): this, the bit
 // if its bytes are sealed, and the passage's number. The proof is made with the passage's own key.

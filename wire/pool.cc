@@ -50,6 +50,7 @@ void visit(V& v, BookEntry& m) {
   v.unless_empty(23, m.ended_s);
   v(24, m.standing);
   v.unless_empty(25, m.stays_bytes);
+  v.unless_empty(26, m.wants_wake);
 }
 
 template <typename V>
@@ -118,6 +119,7 @@ void visit(V& v, Order& m) {
   v(17, m.notice);
   v.unless_empty(18, m.text);
   v.unless_empty(19, m.in_s);
+  v.unless_empty(20, m.memory_bytes);
 }
 
 template <typename V>

@@ -66,6 +66,7 @@ struct BookEntry {
   // wakes holds everything again, also while it waits for room.
   Standing standing = Standing::kGranted;
   std::vector<uint64_t> stays_bytes;
+  bool wants_wake = false;  // it is parked, and waits for kMayWake
 };
 
 // What a lease that lives did so far, as in BookEntry. Each report has it of all leases of which it
@@ -124,6 +125,10 @@ enum class OrderKind : uint8_t {
   kUndrain = 10,
   kPark = 11,  // its GPU memory to the host's memory of its server, until it works again
   kWake = 12,
+  // A parked lease of the pool asks before it wakes (BookEntry::wants_wake), because its user or
+  // account may be at a limit then. It does so until kMayWake.
+  kAskToWake = 13,
+  kMayWake = 14,  // it need not ask, and goes on if it has asked
 };
 
 enum class NoticeKind : uint8_t {
@@ -151,6 +156,7 @@ struct Order {
   uint32_t unclaimed_ms = 0;  // of a commit: it ends if nobody claims it
   // kChange
   uint32_t share_millionths = 0;  // 0: it stays
+  uint64_t memory_bytes = 0;      // of each slice; 0: it stays
   bool sets_terms = false;
   // kNotice, kEnd, kPause, kChange
   NoticeKind notice = NoticeKind::kWarning;

@@ -70,6 +70,10 @@ void visit(V& v, GpuRecord& m) {
   v(14, m.packed);
   v.unless_empty(15, m.pageable_access);
   v.unless_empty(16, m.compute_capability);
+  v.unless_empty(17, m.type);
+  v.unless_empty(18, m.vendor);
+  v.unless_empty(19, m.opencl_version);
+  v.unless_empty(20, m.extensions);
 }
 
 template <typename V>

@@ -7,8 +7,11 @@
 #include <optional>
 
 #include "base/text.h"
+#include "session/choice/trial.h"
+#include "session/choice/ways.h"
 #include "session/control/control_client.h"
 #include "session/control/offers.h"
+#include "session/control/rejoin.h"
 #include "session/control/secure_attach.h"
 
 namespace tendril::session {
@@ -31,24 +34,19 @@ struct Session {
   const Endpoint& endpoint;
   const ConnectOptions& options;
   std::string key;  // from the handshake; empty: there was none
+  std::string way;  // of a fabric that carries its lines
 };
 
 std::vector<uint8_t> session_request(const Session& session, const wire::AttachReply& reply,
                                      wire::Request kind, uint16_t channel) {
-  wire::JoinRequest request;
-  request.session_id = reply.session_id;
-  request.channel = channel;
-  if (session.key.empty())
-    request.session_secret = reply.session_secret;
-  else
-    request.proof = prove_join(session.key, kind, request);
-  return wire::encode(request);
+  return membership_request({reply.session_id, reply.session_secret, session.key}, kind, channel);
 }
 
 // Completes the client's half with the worker's answer, and reports that to the server over a
-// connection beside the session's.
+// connection beside the session's. *unfit: the half could not be completed.
 Status use_answer(const Session& session, const wire::AttachReply& reply,
-                  const wire::TransportAnswer& answer, transport::Half* half) {
+                  const wire::TransportAnswer& answer, bool with_connections, transport::Half* half,
+                  bool* unfit) {
   Endpoint beside = session.endpoint;
   const bool fetches = !reply.descriptor_socket.empty();
   if (fetches) {
@@ -66,19 +64,23 @@ Status use_answer(const Session& session, const wire::AttachReply& reply,
     status =
         (*client)->fetch(session_request(session, reply, wire::Request::kFetch, 0), &descriptor);
   }
-  if (status.ok()) status = half->complete(answer.blob, std::move(descriptor));
   if (!status.ok()) return status;
+  status = half->complete(answer.blob, std::move(descriptor));
+  *unfit = !status.ok();
+  if (!status.ok()) return status;
+  const uint16_t channel = with_connections ? wire::kUseWithConnections : 0;
   return (*client)
-      ->ask(wire::Request::kUse, session_request(session, reply, wire::Request::kUse, 0),
+      ->ask(wire::Request::kUse, session_request(session, reply, wire::Request::kUse, channel),
             answer_ms(session.options))
       .status();
 }
 
-// Opens all bulk connections at once. So a distant server costs two round trips in all, not two for
-// each.
+// Opens all further connections at once. So a distant server costs two round trips in all, not two
+// for each.
 Status join_bulk(const Session& session, const wire::AttachReply& reply,
-                 std::vector<base::Fd>* joined) {
-  const uint16_t count = std::min(reply.bulk_channels, kBulkChannelsMax);
+                 transport::Streams* streams) {
+  const uint16_t bulk = std::min(reply.bulk_channels, kBulkChannelsMax);
+  const uint16_t count = uint16_t(bulk + (reply.outage_ms != 0 ? 1 : 0));
   std::vector<std::unique_ptr<ControlClient>> clients;
   for (uint16_t i = 0; i < count; ++i) {
     const std::vector<uint8_t> body = session_request(session, reply, wire::Request::kJoin, i);
@@ -95,40 +97,115 @@ Status join_bulk(const Session& session, const wire::AttachReply& reply,
     if (!answer.ok()) return answer.status();
     Connection connection = client->take_connection();
     connection.allow_stalls();
-    joined->push_back(connection.take_descriptor());
+    streams->bulk.push_back(connection.take_descriptor());
   }
+  if (count == bulk) return Status();
+  streams->acknowledgements = std::move(streams->bulk.back());
+  streams->bulk.pop_back();
+  streams->lasting.patience_ms = std::min(reply.outage_ms, session.options.outage_ms);
+  streams->lasting.redial =
+      redial(session.endpoint, session.options,
+             {reply.session_id, reply.session_secret, session.key}, bulk, session.way);
   return Status();
 }
 
+bool carries_lines(const Offers::Own& own) {
+  return (own.transport->abilities & transport::kCarriesLines) != 0;
+}
+
+// The same for a fabric, unless what is remembered of it speaks against that.
+Status use_fabric(Session* session, const wire::AttachReply& reply,
+                  const wire::TransportAnswer& answer, const Offers::Own& own) {
+  const bool wanted = session->options.transport == answer.kind;
+  const bool lasts = reply.outage_ms != 0;
+  if (!wanted && !lasts) {
+    return Status(Code::kUnsupported,
+                  "this session does not outlast its failure (--outage off); it must be asked for: "
+                  "TENDRIL_TRANSPORT=" +
+                      answer.kind);
+  }
+  session->way = own.half->way(answer.blob);
+  const Ways ways(session->options.ways_folder);
+  WayRecord known;
+  if (!wanted && ways.find(session->way, &known) && !known.failure.empty())
+    return Status(Code::kUnavailable, "it failed within the last hour: " + known.failure);
+  bool unfit = false;
+  Status used = use_answer(*session, reply, answer, lasts, own.half.get(), &unfit);
+  if (unfit) {
+    known = {session->way, 0, {}, used.message()};
+    ways.keep(&known);
+  }
+  return used;
+}
+
+// Which lines the fabric carries: what is better, as far as is known of the connections.
+Result<WayChoice> choose_lines(const Session& session, const Offers::Own& own,
+                               const std::string& connections, transport::Streams* streams) {
+  const std::string fabric = own.transport->kind;
+  WayChoice choice = forced_way(fabric);
+  WayRecord known{session.way, 0, {}, {}};
+  if (session.options.transport != fabric) {
+    const Ways ways(session.options.ways_folder);
+    if (!ways.find(session.way, &known)) {
+      Result<transport::Measured> measured = measure_connections(*streams);
+      if (!measured.ok()) return measured.status();
+      known.connections = *measured;
+      ways.keep(&known);
+    }
+    choice = choose_way(fabric, own.half->measured(), connections, known.connections);
+  }
+  const Status told = tell_choice(*streams, choice, own.half->measured(), known.connections);
+  if (!told.ok()) return told;
+  streams->carries_calls = choice.calls;
+  streams->carries_bulk = choice.bulk;
+  return choice;
+}
+
 // Takes the first of the worker's answers that this end can use.
-Status open_channels(const Session& session, Connection connection, Offers* offers,
-                     Attached* attached) {
+Status open_channels(Session* session, Connection connection, Offers* offers, Attached* attached) {
   std::string against;
-  for (const wire::TransportAnswer& answer : attached->reply.transports.answers) {
+  const wire::AttachReply& reply = attached->reply;
+  for (const wire::TransportAnswer& answer : reply.transports.answers) {
     Offers::Own* own = offers->find(answer.kind);
     if (own == nullptr) continue;  // it was not offered
+    const bool carries = carries_lines(*own);
+    bool unfit = false;
+    Status used;
+    if (carries)
+      used = use_fabric(session, reply, answer, *own);
+    else if (!own->transport->uses_connections)
+      used = use_answer(*session, reply, answer, false, own->half.get(), &unfit);
+    if (!used.ok()) {
+      against = "no " + answer.kind + ": chosen, but it could not be had: " + used.message();
+      continue;
+    }
     transport::Streams streams;
-    if (own->transport->uses_connections) {
-      Status joined = join_bulk(session, attached->reply, &streams.bulk);
+    const bool lasts = carries && reply.outage_ms != 0;
+    if (own->transport->uses_connections || lasts) {
+      Status joined = join_bulk(*session, reply, &streams);
       if (!joined.ok()) return joined;
-    } else {
-      Status used = use_answer(session, attached->reply, answer, own->half.get());
-      if (!used.ok()) {
-        against = "no " + answer.kind + ": chosen, but it could not be had: " + used.message();
-        continue;
-      }
     }
     connection.allow_stalls();
     streams.command = connection.take_descriptor();
-    if (attached->reply.sealed) streams.key = session.key;
+    if (reply.sealed) streams.key = session->key;
+    std::string remark = own->half->remark();
+    if (lasts) {
+      const std::string& others = reply.transports.answers.back().kind;
+      Result<WayChoice> choice = choose_lines(*session, *own, others, &streams);
+      if (!choice.ok()) return choice.status();
+      remark += "; " + choice->text;
+      if (!choice->calls && !choice->bulk) own = offers->find(others);
+      if (own == nullptr) break;
+    }
     Result<transport::Channels> channels = own->half->open(std::move(streams));
     if (!channels.ok()) return channels.status();
     static_cast<transport::Channels&>(*attached) = channels.take();
     attached->transport = attached->command->kind();
     attached->reason = against.empty() ? cleaned(answer.reason) : against;
+    if (!remark.empty()) attached->reason += "; " + remark;
     return Status();
   }
-  return Status(Code::kMismatch, session.endpoint.text +
+  return Status(Code::kMismatch, session->endpoint.text +
                                      " chose no transport that this client offered" +
                                      (against.empty() ? "" : " (" + against + ")") +
                                      "; install the same version on both");
@@ -249,15 +326,17 @@ Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions&
   wire::AttachRequest asked = request;
   if (asked.bulk_channels == 0) asked.bulk_channels = options.bulk_channels;
   asked.insists_on_sealing = options.insists_on_sealing;
-  Offers offers = Offers::make({asked.bulk_channels}, options.transport);
+  asked.outage_ms = options.outage_ms;
+  Offers offers = Offers::make({asked.bulk_channels, options.insists_on_sealing && over_network},
+                               options.transport);
   asked.transports = offers.records();
-  Session session{endpoint, options, {}};
+  Session session{endpoint, options, {}, {}};
   Result<wire::AttachReply> reply = ask(&session, client->get(), proof, asked);
   if (!reply.ok()) return reply.status();
   Attached attached;
   attached.reply = reply.take();
   Status good = check_sealing(session, attached, over_network);
-  if (good.ok()) good = open_channels(session, (*client)->take_connection(), &offers, &attached);
+  if (good.ok()) good = open_channels(&session, (*client)->take_connection(), &offers, &attached);
   if (!good.ok()) return good;
   return attached;
 }
@@ -278,7 +357,7 @@ Result<wire::AttachReply> look(const Endpoint& endpoint, const ConnectOptions& o
   const std::optional<AttachProof> proof = proof_for(options, request);
   Result<std::unique_ptr<ControlClient>> client = greet(endpoint, options, proof.has_value());
   if (!client.ok()) return client.status();
-  Session session{endpoint, options, {}};
+  Session session{endpoint, options, {}, {}};
   wire::AttachRequest asked = request;
   asked.only_looks = true;
   return ask(&session, client->get(), proof, asked);

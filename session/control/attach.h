@@ -53,15 +53,22 @@ struct ConnectOptions {
   // Makes the seal of a connection. Null: the plain protocol.
   std::shared_ptr<const Securer> securer;
   // Gets a line for people, without its end, when a request waits for longer than two seconds, and
-  // again when the reason has changed. Empty: nobody is told.
+  // again when the reason has changed; and, on a thread of ours, when the network of a session is
+  // cut or back. Empty: nobody is told.
   std::function<void(const std::string&)> patience;
   // For attach without a lease and a token: gets a lease where the server wants to know who asks.
   // Null: attach fails there.
   std::shared_ptr<Lessor> lessor;
   // No session whose data travel in clear over a network.
   bool insists_on_sealing = false;
-  // Empty: the nearest transport. Otherwise a kind of transport/registry.h: no other transport with
-  // channels of its own is used. A session can always fall back on its connections.
+  // How long a cut of the network may last before a session is lost; 0: any cut ends it.
+  uint32_t outage_ms = wire::kOutageMs;
+  // Where it is remembered how good the ways to servers are (ways.h). Empty: it is measured each
+  // time.
+  std::string ways_folder;
+  // Empty: the best transport. Otherwise kinds of transport/registry.h with commas: no other
+  // transport with channels of its own is used. A single one is not measured against connections.
+  // A session can always fall back on its connections.
   std::string transport;
   uint16_t bulk_channels = 4;
   transport::Shape link;  // simulates a longer line for the channels of an attached session

@@ -2,7 +2,10 @@
 // See offers.h.
 #include "session/control/offers.h"
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "session/choice/trial.h"
 #include "session/control/control_io.h"
 
 namespace tendril::session {
@@ -12,12 +15,33 @@ using base::Result;
 using base::Status;
 using transport::Transport;
 
+namespace {
+
+// The kinds of a list with commas.
+std::vector<std::string> kinds_of(const std::string& list) {
+  std::vector<std::string> kinds;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    kinds.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return kinds;
+}
+
+bool names(const std::string& list, const std::string& kind) {
+  const std::vector<std::string> kinds = kinds_of(list);
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+}  // namespace
+
 Offers Offers::make(const transport::Setting& setting, const std::string& only) {
   Offers offers;
   for (const Transport* transport : transport::transports()) {
+    if (transport->only_by_name && !names(only, transport->kind)) continue;
     wire::TransportOffer record;
     record.kind = transport->kind;
-    if (!only.empty() && !transport->uses_connections && only != transport->kind) {
+    if (!only.empty() && !transport->uses_connections && !names(only, transport->kind)) {
       record.unavailable = "it is switched off at the client";
     } else {
       Result<std::unique_ptr<transport::Half>> half = transport->offer(setting);
@@ -41,16 +65,27 @@ Offers::Own* Offers::find(const std::string& kind) {
 }
 
 Status check_kind(const std::string& only) {
-  if (only.empty() || transport::find_transport(only) != nullptr) return Status();
+  const std::vector<std::string> wanted = kinds_of(only);
+  const auto unknown = std::find_if(wanted.begin(), wanted.end(), [](const std::string& kind) {
+    return transport::find_transport(kind) == nullptr;
+  });
+  if (only.empty() || unknown == wanted.end()) return Status();
   std::string kinds = "auto";
   for (const Transport* transport : transport::transports())
     kinds += std::string(", ") + transport->kind;
   return Status(Code::kInvalid, base::format("TENDRIL_TRANSPORT is '%s', which this build does not "
-                                             "have; write one of: %s",
-                                             cleaned(only).c_str(), kinds.c_str()));
+                                             "have; write one or more of: %s",
+                                             cleaned(*unknown).c_str(), kinds.c_str()));
 }
 
 namespace {
+
+bool is_offered(const Transport& transport, const wire::TransportOffers& offers) {
+  for (const wire::TransportOffer& offer : offers.offers) {
+    if (offer.kind == transport.kind) return true;
+  }
+  return false;
+}
 
 // This end's half for the client's offer of that kind, or the reason why there is none.
 Result<std::unique_ptr<transport::Half>> answer(const Transport& transport,
@@ -72,6 +107,7 @@ Result<Choice> choose(const wire::TransportOffers& offers, const transport::Sett
   for (const Transport* transport : transport::transports()) {
     // After the choice, only a transport over connections is wanted.
     if (!choice.halves.empty() && !transport->uses_connections) continue;
+    if (transport->only_by_name && !is_offered(*transport, offers)) continue;
     Result<std::unique_ptr<transport::Half>> half = answer(*transport, offers, setting);
     if (!half.ok()) {
       against += (against.empty() ? "no " : "; no ") + std::string(transport->kind) + ": " +
@@ -95,8 +131,17 @@ Result<Choice> choose(const wire::TransportOffers& offers, const transport::Sett
   return choice;
 }
 
-Result<transport::Channels> open_choice(Choice choice, wire::StartOn on,
-                                        transport::Streams streams) {
+Result<transport::Channels> open_choice(Choice choice, wire::StartOn on, transport::Streams streams,
+                                        std::string* link) {
+  if (on == wire::StartOn::kFirst && streams.acknowledgements.valid()) {
+    const std::vector<wire::TransportAnswer>& answers = choice.answers.answers;
+    Result<WayChoice> carried = serve_trial(streams, answers.front().kind, answers.back().kind);
+    if (!carried.ok()) return carried.status();
+    streams.carries_calls = carried->calls;
+    streams.carries_bulk = carried->bulk;
+    if (link != nullptr) *link = carried->brief;
+    if (!carried->calls && !carried->bulk) on = wire::StartOn::kConnections;
+  }
   transport::Half& half =
       on == wire::StartOn::kFirst ? *choice.halves.front() : *choice.halves.back();
   return half.open(std::move(streams));

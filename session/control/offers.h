@@ -20,7 +20,7 @@ namespace tendril::session {
 
 class Offers {
  public:
-  // If `only` is not empty, it is the only transport with channels of its own that is offered.
+  // If `only` is not empty, it lists the transports with channels of their own that are offered.
   static Offers make(const transport::Setting& setting, const std::string& only);
   const wire::TransportOffers& records() const { return records_; }
 
@@ -36,7 +36,7 @@ class Offers {
   std::vector<Own> own_;
 };
 
-// kInvalid if this build has no transport of that kind; the text lists the kinds.
+// kInvalid if this build lacks a transport of that list ("rdma,tcp"); the text lists the kinds.
 base::Status check_kind(const std::string& only);
 
 // ---- the worker's end ----
@@ -51,8 +51,11 @@ struct Choice {
 // chosen. kUnsupported: there is none.
 base::Result<Choice> choose(const wire::TransportOffers& offers, const transport::Setting& setting);
 
-// Opens the channels, once the client has decided among the answers.
+// Opens the channels, once the client has decided among the answers. May wait for the client's
+// trial of the connections (trial.h). *link: what carries the session, for people; empty: the
+// answer's transport.
 base::Result<transport::Channels> open_choice(Choice choice, wire::StartOn on,
-                                              transport::Streams streams);
+                                              transport::Streams streams,
+                                              std::string* link = nullptr);
 
 }  // namespace tendril::session

@@ -120,7 +120,8 @@ TEST_F(OffersTest, SaysWhyNearerOnesWereNotChosen) {
   EXPECT_EQ(choice->answers.answers[0].kind, "tcp");
   EXPECT_EQ(choice->answers.answers[0].reason,
             "no shm: it is switched off at the client; "
-            "no wormhole: it is switched off at the client");
+            "no wormhole: it is switched off at the client; "
+            "no rdma: it is switched off at the client");
   offers = Offers::make({4}, "wormhole");
   choice = choose(offers.records(), {4});
   ASSERT_TRUE(choice.ok());
@@ -153,7 +154,7 @@ TEST_F(OffersTest, AnotherHostsSharedMemoryIsDeclined) {
 TEST_F(OffersTest, AnUnknownKindIsRefusedWithThoseThatExist) {
   const Status refused = check_kind("pigeon");
   EXPECT_EQ(refused.code(), Code::kInvalid);
-  for (const char* said : {"TENDRIL_TRANSPORT", "'pigeon'", "auto, shm, wormhole, tcp"})
+  for (const char* said : {"TENDRIL_TRANSPORT", "'pigeon'", "auto, shm, wormhole, rdma, tcp"})
     EXPECT_NE(refused.message().find(said), std::string::npos) << refused.message();
   EXPECT_TRUE(check_kind("wormhole").ok());
   EXPECT_TRUE(check_kind("").ok());

@@ -142,6 +142,10 @@ std::string prove_join(const std::string& session_key, wire::Request kind,
   append_number(uint64_t(kind), 2, &what);
   append_number(request.session_id, 8, &what);
   append_number(request.channel, 2, &what);
+  if (request.attempt != 0) {
+    append_number(request.attempt, 4, &what);
+    what += request.nonce;
+  }
   const Digest proof = transport::hmac_sha256(session_key, {what});
   return std::string(transport::view_of(proof));
 }
@@ -149,6 +153,7 @@ std::string prove_join(const std::string& session_key, wire::Request kind,
 bool is_proven(const std::string& session_key, wire::Request kind,
                const wire::JoinRequest& request) {
   const std::string expected = prove_join(session_key, kind, request);
+  if (request.attempt != 0 && request.nonce.empty()) return false;
   return session_key.size() == transport::kSessionKeyBytes &&
          request.proof.size() == expected.size() &&
          transport::equal_bytes(request.proof.data(), expected.data(), expected.size());

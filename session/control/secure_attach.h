@@ -65,7 +65,8 @@ class SecureAttachAnswer {
   std::string session_key_;
 };
 
-// Proves that whoever sends `request` knows the session's key. `kind`: kJoin, kFetch or kUse.
+// Proves that whoever sends `request` knows the session's key. `kind`: kJoin, kFetch or kUse. One
+// that connects again proves it for this connection only.
 std::string prove_join(const std::string& session_key, wire::Request kind,
                        const wire::JoinRequest& request);
 bool is_proven(const std::string& session_key, wire::Request kind,

@@ -131,5 +131,28 @@ TEST(SecureAttach, LaterConnectionsProveTheSession) {
   EXPECT_FALSE(is_proven(key, wire::Request::kJoin, other));
 }
 
+TEST(SecureAttach, AProofToComeAgainServesOneConnection) {
+  const std::string key(32, 'k');
+  wire::JoinRequest request;
+  request.session_id = 5;
+  request.attempt = 1;
+  request.nonce = "the nonce of this connection";
+  request.proof = prove_join(key, wire::Request::kJoin, request);
+  EXPECT_TRUE(is_proven(key, wire::Request::kJoin, request));
+  wire::JoinRequest other = request;
+  other.nonce = "the nonce of another connection";
+  EXPECT_FALSE(is_proven(key, wire::Request::kJoin, other));
+  other = request;
+  other.attempt = 2;
+  EXPECT_FALSE(is_proven(key, wire::Request::kJoin, other));
+  other = request;
+  other.attempt = 0;  // the proof of a session that begins
+  EXPECT_FALSE(is_proven(key, wire::Request::kJoin, other));
+  other = request;
+  other.nonce.clear();
+  other.proof = prove_join(key, wire::Request::kJoin, other);
+  EXPECT_FALSE(is_proven(key, wire::Request::kJoin, other));
+}
+
 }  // namespace
 }  // namespace tendril::session

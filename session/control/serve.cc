@@ -163,9 +163,10 @@ bool proves_itself(uint16_t kind) {
   }
 }
 
-Outcome perform_join(const Message& message, ControlHandler* handler) {
+Outcome perform_join(const Message& message, const Facts& facts, ControlHandler* handler) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
+  request.nonce = facts.mine.nonce;
   const Status status = handler->join(request);
   Outcome outcome = outcome_of(message.kind, status);
   if (!status.ok()) return outcome;
@@ -237,7 +238,7 @@ Outcome perform(const Message& request, const Facts& facts, ControlHandler* hand
     case wire::Request::kAttach:
       return perform_attach(request, facts, handler);
     case wire::Request::kJoin:
-      return perform_join(request, handler);
+      return perform_join(request, facts, handler);
     case wire::Request::kFetch:
       return perform_fetch(request, facts, handler);
     case wire::Request::kUse: {

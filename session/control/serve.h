@@ -113,9 +113,11 @@ class ControlHandler {
   virtual bool defers(uint16_t /*kind*/) { return false; }
   virtual void begin(Message request, std::shared_ptr<const Facts> facts, Later later);
   // The connection has ended, or belongs to a session. Its request, if one is begun, needs no
-  // answer. `orderly`: the peer ended it, or its system did for a process that died; else the way
-  // to it was lost.
+  // answer. `orderly`: the peer ended it, or its system did for a process that died; else there was
+  // a reset, or the way to it was lost.
   virtual void gone(bool /*orderly*/) {}
+  // Before `gone`: no end came, but an error of the way or a reset, so the peer may come back.
+  virtual void cut() {}
   virtual wire::Hello hello() = 0;
   // The APIs that sessions may use. A request for another API, or with another description of its
   // calls, is refused before `attach` is called.

@@ -97,9 +97,11 @@ class SmallServer : public ControlHandler {
     reply.session_id = 5;
     reply.session_secret = "hush";
     granted_ = reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
+    reply.outage_ms = outlasts ? request.outage_ms : 0;
+    wanted_ = granted_ + (reply.outage_ms != 0 ? 1 : 0);
     key_ = Connection(base::Fd(), record).keys();
     reply.sealed = seals && !key_.empty();
-    base::Result<Choice> choice = choose(request.transports, {granted_});
+    base::Result<Choice> choice = choose(request.transports, {granted_, reply.sealed});
     if (!choice.ok()) return choice.status();
     choice_ = choice.take();
     reply.transports = choice_.answers;
@@ -139,14 +141,15 @@ class SmallServer : public ControlHandler {
       return base::Status(base::Code::kRefused, "no such session");
     std::lock_guard<std::mutex> guard(mutex_);
     start_on_ = wire::StartOn::kFirst;
-    joined_ = granted_;
+    if (request.channel != wire::kUseWithConnections) joined_ = wanted_;
     start_if_whole();
     return base::Status();
   }
 
   std::atomic<uint64_t> closed_lease{0};
   std::atomic<bool> seals{true};
-  std::string peer_seen;  // by the worker
+  std::atomic<bool> outlasts{false};  // cuts; nobody can connect again, though
+  std::string peer_seen;              // by the worker
 
  private:
   void accept_loop(const transport::Listener& listening) {
@@ -160,7 +163,11 @@ class SmallServer : public ControlHandler {
     }
   }
   void start_if_whole() {
-    if (!command_.valid() || joined_ != granted_) return;
+    if (!command_.valid() || joined_ != wanted_) return;
+    if (wanted_ != granted_) {
+      streams_.acknowledgements = std::move(streams_.bulk.back());
+      streams_.bulk.pop_back();
+    }
     peer_seen = command_.peer().text;
     streams_.key = command_.keys();
     streams_.command = command_.take_descriptor();
@@ -200,7 +207,7 @@ class SmallServer : public ControlHandler {
   Choice choice_;
   wire::StartOn start_on_ = wire::StartOn::kConnections;
   transport::Streams streams_;
-  uint16_t granted_ = 0, joined_ = 0;
+  uint16_t granted_ = 0, wanted_ = 0, joined_ = 0;
   std::string key_;
   std::thread worker_;
 };

@@ -16,11 +16,12 @@
 
 #include "session/lane/lane.h"
 #include "session/lane/service.h"
-#include "transport/testing/test_channels.h"
+#include "transport/testing/rdma_channels.h"
 
 namespace tendril::session {
 
-inline constexpr const char* kTestTransports[] = {"unix", "tcp", "shm", "loopback", "shaped"};
+inline constexpr const char* kTestTransports[] = {"unix",     "tcp",    "shm",
+                                                  "loopback", "shaped", "rdma"};
 
 enum TestCall : uint16_t {
   kEcho = 1,
@@ -84,7 +85,7 @@ class TestSession {
  public:
   TestSession(const char* transport, size_t bulk, uint32_t spin_us = 0) : spin_us_(spin_us) {
     transport::ChannelSet client, worker;
-    transport::make_channels(transport, bulk, &client, &worker);
+    transport::make_any_channels(transport, bulk, &client, &worker);
     open(std::move(client), std::move(worker));
   }
   TestSession(transport::ChannelSet client, transport::ChannelSet worker) : spin_us_(0) {

@@ -48,12 +48,7 @@ class SealedChannel final : public Channel {
   bool has_memory() const { return out_ != nullptr && in_ != nullptr; }
 
   Status send(const iovec* parts, int count) override {
-    Parts rest(parts, count);
-    while (!rest.empty()) {
-      const Result<size_t> sent = some(&rest, -1);
-      if (!sent.ok()) return sent.status();
-    }
-    return Status();
+    return send_all(parts, count, [this](Parts* rest) { return some(rest, -1); });
   }
   Result<size_t> send_some(const iovec* parts, int count, int timeout_ms) override {
     Parts rest(parts, count);

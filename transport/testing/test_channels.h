@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/lasting/lasting.h"
 #include "transport/sealed/sealed.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/socket.h"
@@ -22,18 +23,20 @@
 
 namespace tendril::transport {
 
-// "shaped": a unix socket with 100 us each way and 4 GB/s. "faulty": a channel that moves bytes in
-// shreds. "sealed": TCP in records. "sealed_faulty": the same in shreds, with a new key after every
-// third record.
-inline constexpr const char* kTransports[] = {"unix",   "tcp",    "shm",    "loopback",
-                                              "shaped", "faulty", "sealed", "sealed_faulty"};
+// "lasting": TCP that could be connected again, "sealed_lasting": the same in records (lasting.h
+// has sessions that are cut). "shaped": a unix socket with 100 us each way and 4 GB/s. "faulty": a
+// channel that moves bytes in shreds. "sealed": TCP in records. "sealed_faulty": the same in
+// shreds, with a new key after every third record.
+inline constexpr const char* kTransports[] = {"unix",    "tcp",           "shm",    "loopback",
+                                              "shaped",  "faulty",        "sealed", "sealed_faulty",
+                                              "lasting", "sealed_lasting"};
 
 struct ChannelSet {
   std::unique_ptr<Channel> command;
   std::vector<std::unique_ptr<Channel>> bulk;
 };
 
-inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
+inline base::Fd tcp_sockets(base::Fd* other) {
   base::Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -43,10 +46,31 @@ inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
   listen(listener.get(), 1);
   getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
   base::Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) return nullptr;
-  base::Fd server(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  *other = socket_channel(std::move(server));
-  return socket_channel(std::move(client));
+  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) return base::Fd();
+  *other = base::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  return client;
+}
+
+inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
+  base::Fd there, here = tcp_sockets(&there);
+  if (!here.valid()) return nullptr;
+  *other = socket_channel(std::move(there));
+  return socket_channel(std::move(here));
+}
+
+// Both ends of a lasting session of so many channels. Nobody connects again after a cut.
+inline void lasting_pair(size_t lines, ChannelSet* client, ChannelSet* worker) {
+  std::vector<base::Fd> here(lines), there(lines);
+  for (size_t i = 0; i < lines; ++i) here[i] = tcp_sockets(&there[i]);
+  base::Fd acks_there, acks_here = tcp_sockets(&acks_there);
+  auto one = Lasting::make(std::move(here), std::move(acks_here), {}).take();
+  auto other = Lasting::make(std::move(there), std::move(acks_there), {}).take();
+  client->command = lasting_channel(one, 0);
+  worker->command = lasting_channel(other, 0);
+  for (size_t i = 1; i < lines; ++i) {
+    client->bulk.push_back(lasting_channel(one, i));
+    worker->bulk.push_back(lasting_channel(other, i));
+  }
 }
 
 inline std::unique_ptr<Channel> in_shreds(std::unique_ptr<Channel> inner) {
@@ -78,6 +102,15 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
     for (size_t i = 1; i <= bulk; ++i) {
       client->bulk.push_back(std::move(here[i]));
       worker->bulk.push_back(std::move(there[i]));
+    }
+    return;
+  }
+  if (strcmp(name, "lasting") == 0) return lasting_pair(1 + bulk, client, worker);
+  if (strcmp(name, "sealed_lasting") == 0) {
+    lasting_pair(1 + bulk, client, worker);
+    client->command = sealed_pair(std::move(client->command), &worker->command);
+    for (size_t i = 0; i < bulk; ++i) {
+      client->bulk[i] = sealed_pair(std::move(client->bulk[i]), &worker->bulk[i], uint16_t(1 + i));
     }
     return;
   }

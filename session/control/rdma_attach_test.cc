@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that get RDMA at attach, over a double of the verbs that is registered as a transport of
+// its own; and all that keeps them from it: each leaves the session on TCP, with its own words.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "session/choice/way_choice.h"
+#include "session/control/offers.h"
+#include "session/control/test_server.h"
+#include "transport/rdma/rdma_transport.h"
+#include "transport/testing/verbs_double.h"
+
+namespace tendril::session {
+namespace {
+
+using base::Code;
+using base::Result;
+using base::Status;
+using transport::rdma::VerbsDouble;
+
+VerbsDouble* client_verbs = nullptr;  // both ends' cards are on the fabric of the client's
+VerbsDouble* worker_verbs = nullptr;
+
+Result<std::unique_ptr<transport::Half>> offer_double(const transport::Setting& setting) {
+  return transport::rdma::offer(client_verbs, setting);
+}
+Result<std::unique_ptr<transport::Half>> answer_double(const transport::Setting& setting,
+                                                       const std::string& offered) {
+  return transport::rdma::answer(worker_verbs, setting, offered);
+}
+
+const transport::Transport kDouble = {
+    "double",
+    "both ends are on one RDMA fabric",
+    transport::kOrderedStream | transport::kBulkChannels | transport::kRegistersMemory,
+    transport::Latency::kFabric,
+    false,
+    offer_double,
+    answer_double,
+    true};
+
+// The same as a transport that carries lines of sessions that outlast cuts.
+const transport::Transport kFabric = {"fabric",
+                                      "both ends are on one RDMA fabric",
+                                      kDouble.abilities | transport::kCarriesLines,
+                                      transport::Latency::kFabric,
+                                      false,
+                                      offer_double,
+                                      answer_double,
+                                      true};
+
+class RdmaAttachTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    for (const transport::Transport* each : {&kDouble, &kFabric}) {
+      if (transport::find_transport(each->kind) != nullptr) continue;
+      EXPECT_TRUE(transport::register_transport(each).ok());
+    }
+  }
+  void SetUp() override {
+    alarm(240);
+    client_verbs = worker_verbs = &verbs_;
+  }
+  void TearDown() override { alarm(0); }
+  // The session that a client gets, after it has been used.
+  Attached attach_and_use(const std::string& wanted = "double", const std::string& token = "",
+                          bool outlasts = false) {
+    SmallServer server(token);
+    server.outlasts = outlasts;
+    ConnectOptions options = quick();
+    options.ways_folder = folder_;
+    options.transport = wanted;
+    options.token = token;
+    auto attached = attach(at(server.address()), options, for_echo());
+    EXPECT_TRUE(attached.ok()) << attached.status().message();
+    if (!attached.ok()) return Attached();
+    Attached facts;
+    facts.transport = attached->transport;
+    facts.reason = attached->reason;
+    facts.pinned = attached->pinned;
+    facts.lasting = attached->lasting;
+    use_session(*attached);
+    return facts;
+  }
+  void falls_back(const char* text) {
+    const Attached got = attach_and_use();
+    EXPECT_EQ(got.transport, "tcp");
+    EXPECT_NE(got.reason.find(text), std::string::npos) << got.reason;
+  }
+  Attached measured(const std::string& wanted = "fabric,tcp") {
+    return attach_and_use(wanted, "", true);
+  }
+  VerbsDouble verbs_;
+  std::string folder_;  // of what is remembered; empty: nothing is
+};
+
+// The same with a folder of its own.
+class RememberedWayTest : public RdmaAttachTest {
+ protected:
+  void SetUp() override {
+    RdmaAttachTest::SetUp();
+    char name[] = "/tmp/tendril-ways-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    for (const std::string& file : files()) unlink(file.c_str());
+    rmdir(folder_.c_str());
+    RdmaAttachTest::TearDown();
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      all.push_back(entry.path());
+    return all;
+  }
+  // Replaces what is remembered of the connections.
+  void remember(const transport::Measured& connections) {
+    ASSERT_EQ(files().size(), 1u);
+    std::stringstream text;
+    text << std::ifstream(files()[0]).rdbuf();
+    const size_t first = text.str().find('\n') + 1;
+    WayRecord record;
+    record.way = text.str().substr(first, text.str().find('\n', first) - first);
+    record.at_s = uint64_t(time(nullptr));
+    record.connections = connections;
+    std::ofstream(files()[0]) << written(record);
+  }
+};
+
+TEST_F(RdmaAttachTest, ASessionGetsItAndSaysWhatWasMeasured) {
+  const Attached got = attach_and_use();
+  EXPECT_EQ(got.transport, "rdma");
+  EXPECT_NE(got.reason.find("double0:1 (RoCE), a read takes"), std::string::npos) << got.reason;
+  EXPECT_NE(got.pinned, nullptr);
+}
+
+TEST_F(RdmaAttachTest, ASessionThatOutlastsCutsIsMeasuredBothWays) {
+  const Attached got = measured();
+  for (const char* said : {"a read takes", "calls over", "bulk data over", "times)"})
+    EXPECT_NE(got.reason.find(said), std::string::npos) << got.reason;
+  EXPECT_NE(got.lasting, nullptr);
+}
+
+TEST_F(RdmaAttachTest, WhoAsksForItGetsItUnmeasured) {
+  const Attached got = measured("fabric");
+  EXPECT_EQ(got.transport, "rdma");
+  EXPECT_NE(got.lasting, nullptr);
+  EXPECT_NE(got.reason.find("it was asked for"), std::string::npos) << got.reason;
+}
+
+TEST_F(RdmaAttachTest, WithoutAnOutageItMustBeAskedFor) {
+  const Attached got = attach_and_use("fabric,tcp");
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("must be asked for"), std::string::npos) << got.reason;
+  EXPECT_EQ(attach_and_use("fabric").transport, "rdma");
+}
+
+TEST_F(RememberedWayTest, WhatIsRememberedDecides) {
+  (void)measured();
+  remember({0.001, 0.001});  // connections that are quick, and thin
+  Attached got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("bulk data over fabric"), std::string::npos) << got.reason;
+  EXPECT_NE(got.pinned, nullptr);
+  remember({1e6, 1e6});
+  got = measured();
+  EXPECT_EQ(got.transport, "rdma");
+  EXPECT_NE(got.reason.find("bulk data over tcp"), std::string::npos) << got.reason;
+  EXPECT_EQ(got.pinned, nullptr);
+  remember({0.001, 1e6});
+  got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.lasting, nullptr);
+}
+
+TEST_F(RememberedWayTest, AFailureIsRememberedUnlessSomebodyInsists) {
+  verbs_.set_link(false);
+  Attached got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("the port went down"), std::string::npos) << got.reason;
+  verbs_.set_link(true);
+  got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("it failed within the last hour"), std::string::npos) << got.reason;
+  EXPECT_EQ(measured("fabric").transport, "rdma");
+}
+
+TEST_F(RememberedWayTest, AnotherWayIsMeasuredAnew) {
+  (void)measured();
+  verbs_.set_facts({"double0:1", true, 200'000, true});  // another rate
+  (void)measured();
+  EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(RdmaAttachTest, NobodyGetsItUnasked) {
+  const Attached got = attach_and_use("");
+  EXPECT_NE(got.transport, "rdma");
+}
+
+TEST_F(RdmaAttachTest, NoLibraryAtTheClient) {
+  verbs_.refuse_to_open(Status(Code::kNotFound, "libibverbs.so.1 is missing"));
+  falls_back("no double: client: libibverbs.so.1 is missing");
+}
+
+TEST_F(RdmaAttachTest, NoDeviceAtTheServer) {
+  VerbsDouble other;
+  other.refuse_to_open(Status(Code::kUnavailable, "the port mlx5_0:1 is down"));
+  worker_verbs = &other;
+  falls_back("no double: server: the port mlx5_0:1 is down");
+}
+
+TEST_F(RdmaAttachTest, NoLockedMemory) {
+  verbs_.lock_at_most(100'000);
+  falls_back("ulimit -l");
+}
+
+TEST_F(RdmaAttachTest, AnotherKindOfFabric) {
+  VerbsDouble other;
+  other.set_facts({"mlx5_0:1", false, 200'000, true});
+  worker_verbs = &other;
+  falls_back("this end is on InfiniBand and the other one on RoCE");
+}
+
+TEST_F(RdmaAttachTest, NoWayBetweenTheCards) {
+  VerbsDouble other;  // another fabric
+  worker_verbs = &other;
+  falls_back("the peer's card does not answer");
+  verbs_.set_link(false);
+  worker_verbs = &verbs_;
+  falls_back("the port went down");
+}
+
+TEST_F(RdmaAttachTest, SwitchedOffByItsSetting) {
+  setenv("TENDRIL_RDMA_DEVICE", "none", 1);
+  falls_back("TENDRIL_RDMA_DEVICE=none switches it off");
+  unsetenv("TENDRIL_RDMA_DEVICE");
+}
+
+TEST_F(RdmaAttachTest, ASealedSessionStaysOnTcp) {
+  const Attached got = attach_and_use("double", "a token of some length");
+  EXPECT_EQ(got.transport, "sealed(tcp)");
+  EXPECT_NE(got.reason.find("which RDMA cannot do"), std::string::npos) << got.reason;
+}
+
+TEST_F(RdmaAttachTest, AnOfferFromAnotherVersionIsDeclined) {
+  auto answered = transport::rdma::answer(&verbs_, {4}, "from another version");
+  EXPECT_EQ(answered.status().code(), Code::kMismatch);
+}
+
+}  // namespace
+}  // namespace tendril::session

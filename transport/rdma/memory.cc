@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// See memory.h.
+#include "transport/rdma/memory.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+namespace tendril::transport::rdma {
+
+using base::Code;
+using base::Locked;
+using base::Result;
+using base::Status;
+
+RegisteredBlock::~RegisteredBlock() {
+  region_.reset();
+  // A forked child may have something else there.
+  if (data_ != nullptr && owner_ == getpid()) munmap(data_, bytes_);
+}
+
+Status RegisteredBlock::open(Device* device, uint64_t bytes, Rights rights) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return base::errno_status(Code::kExhausted, "getting memory for RDMA", errno);
+  data_ = static_cast<uint8_t*>(memory);
+  bytes_ = bytes;
+  owner_ = getpid();
+  madvise(memory, bytes, MADV_DONTFORK);
+  Result<std::unique_ptr<Region>> region = device->register_memory(memory, bytes, rights);
+  if (!region.ok()) return region.status();
+  region_ = region.take();
+  return Status();
+}
+
+ProgramMemory::~ProgramMemory() {
+  while (entries_ != nullptr) {
+    Entry* const next = entries_->next;
+    delete entries_;
+    entries_ = next;
+  }
+}
+
+Status ProgramMemory::add(void* memory, size_t bytes) {
+  if (retired_.load(std::memory_order_relaxed))
+    return Status(Code::kUnsupported, "this session has left RDMA");
+  if (!device_->facts().fork_keeps_memory) {
+    return Status(Code::kUnsupported,
+                  "this kernel takes pinned memory from the card when the program forks (5.12 and "
+                  "newer do not), so copies go through blocks of Tendril's own");
+  }
+  Result<std::unique_ptr<Region>> region =
+      device_->register_memory(memory, bytes, Rights::kPeerReads);
+  if (!region.ok()) return region.status();
+  auto* entry = new (std::nothrow) Entry;
+  if (entry == nullptr) return Status(Code::kExhausted, "no memory");
+  entry->begin = reinterpret_cast<uint64_t>(memory);
+  entry->end = entry->begin + bytes;
+  entry->region = region.take();
+  Locked locked(lock_);
+  entry->next = entries_;
+  entries_ = entry;
+  return Status();
+}
+
+void ProgramMemory::remove(const void* memory) {
+  Entry* found = nullptr;
+  for (;;) {
+    {
+      Locked locked(lock_);
+      Entry** link = &entries_;
+      while (*link != nullptr && (*link)->begin != reinterpret_cast<uint64_t>(memory))
+        link = &(*link)->next;
+      if (*link == nullptr) return;
+      if ((*link)->holders == 0) {
+        found = *link;
+        *link = found->next;
+      }
+    }
+    if (found != nullptr) break;
+    usleep(100);
+  }
+  delete found;
+}
+
+const Region* ProgramMemory::hold(const void* at, size_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(at);
+  Locked locked(lock_);
+  for (Entry* entry = entries_; entry != nullptr; entry = entry->next) {
+    if (begin < entry->begin || begin >= entry->end || bytes > entry->end - begin) continue;
+    ++entry->holders;
+    return entry->region.get();
+  }
+  return nullptr;
+}
+
+void ProgramMemory::let_go(const Region* region) {
+  Locked locked(lock_);
+  for (Entry* entry = entries_; entry != nullptr; entry = entry->next)
+    if (entry->region.get() == region) --entry->holders;
+}
+
+}  // namespace tendril::transport::rdma

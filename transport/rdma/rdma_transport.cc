@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// See rdma_transport.h. The client's offer is the address of its queue pairs, the worker's answer
+// that of its own. The client then tries the way before it takes the answer, so a session that
+// cannot have RDMA stays on TCP and says why. The session's connection stays open beside it and
+// shows when the peer dies.
+#include "transport/rdma/rdma_transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "transport/rdma/end.h"
+#include "transport/rdma/ibverbs.h"
+
+namespace tendril::transport {
+namespace rdma {
+namespace {
+
+using base::Code;
+using base::Result;
+using base::Status;
+
+// One card moves what a few channels ask for. More would take locked memory.
+constexpr uint16_t kBulkMost = 4;
+
+class RdmaHalf final : public Half {
+ public:
+  explicit RdmaHalf(std::unique_ptr<End> end) : end_(std::move(end)) {}
+
+  std::string blob() const override { return end_->blob(); }
+
+  Status complete(const std::string& blob, base::Fd) override {
+    Status good = end_->connect(blob);
+    if (!good.ok()) return good;
+    Result<Trial> trial = end_->try_out();
+    if (!trial.ok()) return trial.status();
+    measured_ = {trial->read_us, trial->gigabytes_per_second};
+    remark_ =
+        base::format("%s (%s), a read takes %.1f us, a burst runs at %.3g GB/s",
+                     end_->facts().name.c_str(), end_->facts().ethernet ? "RoCE" : "InfiniBand",
+                     trial->read_us, trial->gigabytes_per_second);
+    return Status();
+  }
+  std::string remark() const override { return remark_; }
+  Measured measured() const override { return measured_; }
+  std::string way(const std::string& blob) const override { return end_->way(blob); }
+
+  Status connect(const std::string& offered) { return end_->connect(offered); }
+
+  Result<Channels> open(Streams streams) override {
+    if (!streams.key.empty())
+      return Status(Code::kRefused, "RDMA cannot seal, and this session must be sealed");
+    if (streams.acknowledgements.valid()) return carry(std::move(streams));
+    Channels channels;
+    channels.pinned = end_->memory();
+    std::vector<std::unique_ptr<Carrier>> all = end_->channels(std::move(streams.command));
+    channels.command = std::move(all[0]);
+    for (size_t i = 1; i < all.size(); ++i) channels.bulk.push_back(std::move(all[i]));
+    return channels;
+  }
+
+ private:
+  // A session that outlasts cuts, of which these channels are carriers.
+  Result<Channels> carry(Streams streams) {
+    base::Fd witness(fcntl(streams.command.get(), F_DUPFD_CLOEXEC, 0));
+    if (!witness.valid()) return base::errno_status(Code::kExhausted, "taking a descriptor", errno);
+    std::vector<base::Fd> lines;
+    lines.push_back(std::move(streams.command));
+    for (base::Fd& fd : streams.bulk) lines.push_back(std::move(fd));
+    std::vector<std::unique_ptr<Carrier>> carriers = end_->channels(std::move(witness));
+    // Both ends come to the same count.
+    const size_t count = std::min(carriers.size(), lines.size());
+    carriers.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!(i == 0 ? streams.carries_calls : streams.carries_bulk)) carriers[i].reset();
+    }
+    Channels channels;
+    if (streams.carries_bulk) channels.pinned = end_->memory();
+    Result<std::shared_ptr<Lasting>> lasting =
+        Lasting::make(std::move(lines), std::move(streams.acknowledgements),
+                      std::move(streams.lasting), std::move(carriers));
+    if (!lasting.ok()) return lasting.status();
+    channels.lasting = lasting.take();
+    channels.command = lasting_channel(channels.lasting, 0);
+    for (size_t i = 1; i < count; ++i)
+      channels.bulk.push_back(lasting_channel(channels.lasting, i));
+    return channels;
+  }
+
+  const std::unique_ptr<End> end_;
+  Measured measured_;
+  std::string remark_;
+};
+
+// Devices and ports with commas, "any" or "none".
+constexpr const char* kSetting = "TENDRIL_RDMA_DEVICE";
+
+Result<std::unique_ptr<End>> make_end(Verbs* verbs, const Setting& setting, uint32_t channels) {
+  if (setting.sealed) {
+    return Status(Code::kRefused,
+                  "the session's data are sealed, which RDMA cannot do; 'tendril serve "
+                  "--trusted-network' names networks that need no seal");
+  }
+  const char* named = getenv(kSetting);
+  const std::string wanted = named != nullptr && strcmp(named, "any") != 0 ? named : "";
+  if (wanted == "none")
+    return Status(Code::kRefused,
+                  "TENDRIL_RDMA_DEVICE=none switches it off (at a server: --rdma off)");
+  Result<std::shared_ptr<Device>> device = verbs->open(wanted);
+  if (!device.ok()) return device.status();
+  Sizes sizes;
+  sizes.channels = channels;
+  return End::make(device.take(), sizes);
+}
+
+Result<std::unique_ptr<Half>> offer_system(const Setting& setting) {
+  return offer(&system_verbs(), setting);
+}
+Result<std::unique_ptr<Half>> answer_system(const Setting& setting, const std::string& offered) {
+  // A card reaches every machine of its fabric, whatever the sandbox keeps the worker from. So it
+  // is lent where a network is trusted, or by name (daemon/sealing.h).
+  if (getenv(kSetting) == nullptr) {
+    return Status(Code::kRefused,
+                  "the server lends no RDMA device: it trusts no network (its operator starts it "
+                  "with --trusted-network, or --rdma any)");
+  }
+  return answer(&system_verbs(), setting, offered);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Half>> offer(Verbs* verbs, const Setting& setting) {
+  Result<std::unique_ptr<End>> end =
+      make_end(verbs, setting, 1u + std::min(setting.bulk_channels, kBulkMost));
+  if (!end.ok()) return Status(end.status().code(), "client: " + end.status().message());
+  return std::unique_ptr<Half>(new RdmaHalf(end.take()));
+}
+
+Result<std::unique_ptr<Half>> answer(Verbs* verbs, const Setting& setting,
+                                     const std::string& offered) {
+  // The client cannot know what it is granted, so it decides; few enough are no burden.
+  const uint32_t channels = End::channels_of(offered);
+  if (channels == 0 || channels > 1u + kBulkMost)
+    return Status(Code::kMismatch, "the client's RDMA is laid out for another version");
+  Result<std::unique_ptr<End>> end = make_end(verbs, setting, channels);
+  if (!end.ok()) return Status(end.status().code(), "server: " + end.status().message());
+  std::unique_ptr<RdmaHalf> half(new RdmaHalf(end.take()));
+  const Status connected = half->connect(offered);
+  if (!connected.ok()) return connected;
+  return std::unique_ptr<Half>(std::move(half));
+}
+
+}  // namespace rdma
+
+extern const Transport kRdmaTransport;
+const Transport kRdmaTransport = {
+    "rdma",
+    "both ends are on one RDMA fabric",
+    kOrderedStream | kBulkChannels | kRegistersMemory | kCarriesLines,
+    Latency::kFabric,
+    false,
+    rdma::offer_system,
+    rdma::answer_system,
+};
+
+}  // namespace tendril::transport

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// See verbs_double.h.
+#include "transport/testing/verbs_double.h"
+
+#include <sys/eventfd.h>
+
+#include <cstring>
+
+#include "base/fd.h"
+#include "base/text.h"
+
+namespace tendril::transport::rdma {
+
+using base::Code;
+using base::Result;
+using base::Status;
+
+class DoublePair;
+
+class Fabric {
+ public:
+  struct Area {
+    uint64_t begin, bytes;
+    Rights rights;
+    bool holds(uint64_t address, uint64_t count) const {
+      return address >= begin && address - begin <= bytes && count <= bytes - (address - begin);
+    }
+  };
+  const Area* area(uint32_t key) const {
+    const auto found = areas.find(key);
+    return found == areas.end() ? nullptr : &found->second;
+  }
+
+  std::mutex mutex;  // guards everything
+  std::map<uint32_t, Area> areas;
+  std::map<uint32_t, DoublePair*> pairs;
+  uint32_t next_key = 0x1000, next_number = 0x100;
+  uint64_t locked_bytes = 0, locked_most = UINT64_MAX;
+  uint32_t lost_reports = 0, lost_tellings = 0;
+  bool lost_events = false, link_up = true, dead = false;
+  uint64_t until_failure = UINT64_MAX;
+  Fate failure = Fate::kDone;
+  Status closed;
+  std::string last_event;
+  PortFacts facts{"double0:1", true, 100'000, true};
+  uint8_t gid[kGidBytes] = {};
+};
+
+namespace {
+
+class DoubleRegion final : public Region {
+ public:
+  DoubleRegion(std::shared_ptr<Fabric> fabric, uint32_t key) : fabric_(std::move(fabric)) {
+    local_key = key;
+    remote_key = key + 1;
+  }
+  ~DoubleRegion() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    const auto area = fabric_->areas.find(local_key);
+    fabric_->locked_bytes -= area->second.bytes;
+    fabric_->areas.erase(area);
+    fabric_->areas.erase(remote_key);
+  }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+};
+
+}  // namespace
+
+class DoublePair final : public Pair {
+ public:
+  DoublePair(std::shared_ptr<Fabric> fabric, const PairLimits& limits)
+      : fabric_(std::move(fabric)),
+        limits_(limits),
+        event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    number_ = ++fabric_->next_number;
+    fabric_->pairs[number_] = this;
+  }
+  ~DoublePair() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    fabric_->pairs.erase(number_);
+  }
+
+  PairAddress address() const override {
+    PairAddress address;
+    memcpy(address.gid, fabric_->gid, sizeof address.gid);
+    address.number = number_;
+    address.first_packet = number_ * 3;
+    address.mtu_code = 5;
+    address.reads = 16;
+    address.ethernet = fabric_->facts.ethernet;
+    return address;
+  }
+  Status connect(const PairAddress& peer) override {
+    // A card of another fabric is never reached.
+    peer_ = memcmp(peer.gid, fabric_->gid, sizeof peer.gid) == 0 ? peer.number : 0;
+    return Status();
+  }
+
+  Status post_receives(uint32_t count) override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    if (receives_ + count > limits_.receives) return Status(Code::kExhausted, "too many receives");
+    receives_ += count;
+    return Status();
+  }
+
+  Status post(const Work& work) override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    if (work.id - reported_ > limits_.sends)
+      return Status(Code::kExhausted, "the send queue is full");
+    const Fate fate = failed_ ? Fate::kFlushed : perform(work);
+    if (fate != Fate::kDone) failed_ = true;
+    if (fate == Fate::kDone && fabric_->lost_reports != 0 && work.reported) {
+      --fabric_->lost_reports;
+      return Status();
+    }
+    if (work.reported || fate != Fate::kDone) report({work.id, fate, false, 0});
+    return Status();
+  }
+
+  int poll(Completion* into, int most) override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    if (fabric_->dead) return -1;
+    int count = 0;
+    for (; count < most && !reports_.empty(); ++count) {
+      into[count] = reports_.front();
+      reports_.pop_front();
+      // Reports come in order, so one that comes stands for those before it.
+      if (!into[count].told) reported_ = into[count].id;
+    }
+    return count;
+  }
+  void arm() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    armed_ = true;
+  }
+  void drop_events() override {
+    eventfd_t count;
+    (void)eventfd_read(event_.get(), &count);
+  }
+  int descriptor() const override { return event_.get(); }
+  void stop() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    failed_ = true;
+  }
+
+ private:
+  void report(const Completion& completion) {
+    reports_.push_back(completion);
+    if (!armed_ || fabric_->lost_events) return;
+    armed_ = false;
+    (void)eventfd_write(event_.get(), 1);
+  }
+
+  Fate perform(const Work& work) {
+    if (fabric_->until_failure-- == 0) {
+      fabric_->until_failure = UINT64_MAX;
+      return fabric_->failure;
+    }
+    const auto found = fabric_->pairs.find(peer_);
+    if (!fabric_->link_up || found == fabric_->pairs.end() || found->second->peer_ != number_ ||
+        found->second->failed_)
+      return Fate::kUnanswered;
+    DoublePair* peer = found->second;
+    if (work.bytes != 0) {
+      const auto local = reinterpret_cast<uint64_t>(work.local);
+      const Fabric::Area* here = fabric_->area(work.local_key);
+      if (here == nullptr || !here->holds(local, work.bytes)) return Fate::kLocalError;
+      const Fabric::Area* there = fabric_->area(work.remote.key);
+      const Rights needed = work.kind == WorkKind::kRead ? Rights::kPeerReads : Rights::kPeerWrites;
+      if (there == nullptr || there->rights != needed ||
+          !there->holds(work.remote.address, work.bytes))
+        return Fate::kRemoteAccess;
+      auto* far = reinterpret_cast<void*>(work.remote.address);
+      if (work.kind == WorkKind::kRead)
+        memcpy(work.local, far, work.bytes);
+      else
+        memcpy(far, work.local, work.bytes);
+    }
+    if (work.kind == WorkKind::kRead) return Fate::kDone;
+    if (peer->receives_ == 0) return Fate::kNotReady;
+    --peer->receives_;
+    if (fabric_->lost_tellings != 0)
+      --fabric_->lost_tellings;
+    else
+      peer->report({0, Fate::kDone, true, work.immediate});
+    return Fate::kDone;
+  }
+
+  const std::shared_ptr<Fabric> fabric_;
+  const PairLimits limits_;
+  const base::Fd event_;
+  uint32_t number_ = 0, peer_ = 0;
+  uint32_t receives_ = 0;
+  uint64_t reported_ = 0;
+  bool armed_ = false, failed_ = false;
+  std::deque<Completion> reports_;
+};
+
+namespace {
+
+class DoubleDevice final : public Device {
+ public:
+  explicit DoubleDevice(std::shared_ptr<Fabric> fabric)
+      : fabric_(std::move(fabric)), facts_(fabric_->facts) {}
+  const PortFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<Region>> register_memory(void* memory, size_t bytes,
+                                                  Rights rights) override {
+    uint32_t key;
+    {
+      std::lock_guard<std::mutex> guard(fabric_->mutex);
+      if (bytes > fabric_->locked_most - fabric_->locked_bytes)
+        return Status(Code::kExhausted,
+                      "double0:1 cannot lock memory: raise the limit (ulimit -l)");
+      fabric_->locked_bytes += bytes;
+      key = fabric_->next_key += 2;
+      const auto begin = reinterpret_cast<uint64_t>(memory);
+      fabric_->areas[key] = {begin, bytes, Rights::kNone};
+      fabric_->areas[key + 1] = {begin, bytes, rights};
+    }
+    return std::unique_ptr<Region>(new DoubleRegion(fabric_, key));
+  }
+  Result<std::unique_ptr<Pair>> make_pair(const PairLimits& limits) override {
+    return std::unique_ptr<Pair>(new DoublePair(fabric_, limits));
+  }
+  int event_descriptor() const override { return -1; }
+  Status look_at_events() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    return fabric_->dead ? Status(Code::kUnavailable, facts_.name + " failed") : Status();
+  }
+  std::string last_event() const override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    return fabric_->last_event;
+  }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const PortFacts facts_;
+};
+
+}  // namespace
+
+VerbsDouble::VerbsDouble() : fabric_(std::make_shared<Fabric>()) {
+  (void)base::random_bytes(fabric_->gid, sizeof fabric_->gid);
+}
+VerbsDouble::~VerbsDouble() = default;
+
+Result<std::shared_ptr<Device>> VerbsDouble::open(const std::string&) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  if (!fabric_->closed.ok()) return fabric_->closed;
+  return std::shared_ptr<Device>(std::make_shared<DoubleDevice>(fabric_));
+}
+
+void VerbsDouble::refuse_to_open(const Status& why) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->closed = why;
+}
+void VerbsDouble::lock_at_most(uint64_t bytes) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->locked_most = bytes;
+}
+void VerbsDouble::lose_reports(uint32_t count) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->lost_reports = count;
+}
+void VerbsDouble::lose_tellings(uint32_t count) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->lost_tellings = count;
+}
+void VerbsDouble::lose_events(bool lost) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->lost_events = lost;
+}
+void VerbsDouble::fail_after(uint32_t works, Fate fate) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->until_failure = works;
+  fabric_->failure = fate;
+}
+void VerbsDouble::set_link(bool up) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->link_up = up;
+  fabric_->last_event = up ? "the port came up again" : "the port went down";
+}
+void VerbsDouble::kill_devices() {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->dead = true;
+}
+void VerbsDouble::set_facts(const PortFacts& facts) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->facts = facts;
+}
+
+}  // namespace tendril::transport::rdma

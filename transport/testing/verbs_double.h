@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: RDMA cards that exist in this process only, and do wrong what a test wants. It is
+// stricter than cards are: whoever is told something without having posted a receive fails the
+// sender at once, and memory that was not registered with the right to it is refused. Works are
+// done where they are posted, in order. Any thread.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "transport/rdma/verbs.h"
+
+namespace tendril::transport::rdma {
+
+class Fabric;
+
+class VerbsDouble final : public Verbs {
+ public:
+  VerbsDouble();
+  ~VerbsDouble();
+  // Each call opens a card of its own on the one fabric.
+  base::Result<std::shared_ptr<Device>> open(const std::string& wanted) override;
+
+  // ---- what goes wrong ----
+  // What `open` answers instead.
+  void refuse_to_open(const base::Status& why);
+  // Registering more than so many bytes in all fails, as without locked memory.
+  void lock_at_most(uint64_t bytes);
+  // The reports of the next works are lost; what they did is done.
+  void lose_reports(uint32_t count);
+  // The next tellings reach the peer's memory, and nobody hears of them.
+  void lose_tellings(uint32_t count);
+  // Nobody is woken any more.
+  void lose_events(bool lost);
+  // After so many works, the next one fails so.
+  void fail_after(uint32_t works, Fate fate);
+  // The cable: works fail as when nobody answers.
+  void set_link(bool up);
+  // Every card reports that it failed.
+  void kill_devices();
+  void set_facts(const PortFacts& facts);
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+};
+
+}  // namespace tendril::transport::rdma
