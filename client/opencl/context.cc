@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts.
 #include "api/opencl_bodies.gen.h"
+#include "client/common/log.h"
 #include "client/opencl/information.h"
 
 namespace tendril::client::opencl {
@@ -27,6 +28,14 @@ cl_int properties_for_server(const cl_context_properties* properties, Context* c
   return CL_SUCCESS;
 }
 
+void tell_of_servers(const Session& one, const Session& other) {
+  if (&one == &other) return;  // two platforms of one machine, as natively
+  log_once(LogLevel::kError,
+           "a context cannot have devices of two servers, %s and %s: make a context for each, or "
+           "lease devices of one server (tendril run -n COUNT with one server named)",
+           one.endpoint.c_str(), other.endpoint.c_str());
+}
+
 Context* make(const cl_context_properties* properties, const std::vector<Device*>& devices,
               cl_int* result) {
   const Platform* platform = devices.front()->platform;
@@ -36,6 +45,7 @@ Context* make(const cl_context_properties* properties, const std::vector<Device*
     return nullptr;
   }
   context->devices = devices;
+  for (Device* device : devices) use(device);
   context->properties.clear();
   context->destructors.clear();
   std::vector<uint64_t> sent, ids;
@@ -65,9 +75,11 @@ cl_context clCreateContext(const cl_context_properties* properties, cl_uint num_
   std::vector<Device*> found;
   for (cl_uint i = 0; i < num_devices; ++i) {
     Device* device = find(devices[i]);
-    if (device == nullptr || (!found.empty() && device->platform != found[0]->platform))
-      return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
+    if (device == nullptr) return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
     found.push_back(device);
+    if (device->platform == found[0]->platform) continue;
+    tell_of_servers(*found[0]->session, *device->session);
+    return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
   }
   cl_int result = CL_SUCCESS;
   Context* context = make(properties, found, &result);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "client/opencl/forward.h"
+#include "client/opencl/copy.h"
 #include "client/opencl/memory.h"
 
 namespace tendril::client::opencl {
@@ -19,49 +19,11 @@ using wire::opencl::Shape;
 // More travels beside the lane.
 constexpr uint64_t kDeliveryBytesMax = wire::kReplyInlineMax;
 
-// Where the part of a copy lies in the program's memory. Rows and slices may have gaps.
-struct HostPlace {
-  uint8_t* first = nullptr;
-  uint64_t row_bytes = 0, rows = 1, slices = 1;
-  uint64_t row_pitch = 0, slice_pitch = 0;
-
-  uint64_t bytes() const { return row_bytes * rows * slices; }
-  bool has_gaps() const {
-    return (rows > 1 && row_pitch != row_bytes) || (slices > 1 && slice_pitch != row_bytes * rows);
-  }
-  template <typename Visit>
-  void each_row(Visit&& visit) const {
-    uint64_t packed = 0;
-    for (uint64_t slice = 0; slice < slices; ++slice)
-      for (uint64_t row = 0; row < rows; ++row, packed += row_bytes)
-        visit(first + slice * slice_pitch + row * row_pitch, packed);
-  }
-};
-
-HostPlace linear_place(const void* address, uint64_t bytes) {
-  HostPlace place;
-  place.first = const_cast<uint8_t*>(static_cast<const uint8_t*>(address));
-  place.row_bytes = place.row_pitch = place.slice_pitch = bytes;
-  return place;
-}
-
-// One copy, as the program asked for it.
-struct Copy {
-  Queue* queue;
-  Memory* memory;
-  Form form;
-  Shape shape;
-  HostPlace host;
-  bool blocking;
-  uint64_t event;
-  wire::Array<uint64_t> wait;
-};
-
 template <typename Request>
 void fill(Request* request, const Copy& copy) {
   request->form = copy.form;
   request->queue = copy.queue->wire_id;
-  request->memory = copy.memory->wire_id;
+  request->memory = copy.memory != nullptr ? copy.memory->wire_id : 0;
   request->shape = copy.shape;
   request->bytes = copy.host.bytes();
   request->event = copy.event;
@@ -78,13 +40,6 @@ void scatter(void* argument) {
   mine->place.each_row([&](uint8_t* row, uint64_t at) {
     memcpy(row, mine->packed.get() + at, mine->place.row_bytes);
   });
-}
-
-cl_int wait_for_queue(Session* session, Queue* queue) {
-  wire::opencl::queue_finish_request request;
-  wire::opencl::queue_finish_reply reply;
-  request.queue = queue->wire_id;
-  return session->call(0, request, reply);
 }
 
 cl_int read_now(const Copy& copy) {
@@ -116,12 +71,26 @@ cl_int read_later(const Copy& copy) {
   return session->enqueue(0, request);
 }
 
+}  // namespace
+
+bool is_pattern(size_t bytes) {
+  constexpr size_t kPatternMax = 128;
+  return bytes != 0 && (bytes & (bytes - 1)) == 0 && bytes <= kPatternMax;
+}
+
+cl_int wait_for_queue(Queue* queue) {
+  wire::opencl::queue_finish_request request;
+  wire::opencl::queue_finish_reply reply;
+  request.queue = queue->wire_id;
+  return queue->session->call(0, request, reply);
+}
+
 cl_int read(const Copy& copy) {
   if (copy.blocking && !copy.host.has_gaps() && copy.host.bytes() <= wire::kReplyInlineMax)
     return read_now(copy);
   const cl_int result = read_later(copy);
   if (result != CL_SUCCESS || !copy.blocking) return result;
-  return wait_for_queue(copy.queue->session, copy.queue);
+  return wait_for_queue(copy.queue);
 }
 
 cl_int write(const Copy& copy) {
@@ -148,8 +117,13 @@ cl_int write(const Copy& copy) {
   return session->send_bulk(request.transfer, data, request.bytes) ? CL_SUCCESS : Results::kLost;
 }
 
-bool inside(const Memory& memory, uint64_t offset, uint64_t bytes) {
-  return offset <= memory.bytes && bytes <= memory.bytes - offset;
+cl_int wait_only(Queue* queue, uint64_t event, const wire::Array<uint64_t>& wait) {
+  wire::opencl::clEnqueueMarkerWithWaitList_request request;
+  request.command_queue = queue->wire_id;
+  request.num_events_in_wait_list = static_cast<uint32_t>(wait.count);
+  request.event_wait_list = wait;
+  request.event = event;
+  return queue->session->enqueue(0, request);
 }
 
 Shape linear_shape(uint64_t offset, uint64_t bytes) {
@@ -160,8 +134,42 @@ Shape linear_shape(uint64_t offset, uint64_t bytes) {
   return shape;
 }
 
-constexpr cl_mem_flags kNoHostReads = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS;
-constexpr cl_mem_flags kNoHostWrites = CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
+cl_int check_map_flags(cl_map_flags flags) {
+  constexpr cl_map_flags kKnown = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
+  const bool invalidates = (flags & CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+  if ((flags & ~kKnown) != 0 || (invalidates && flags != CL_MAP_WRITE_INVALIDATE_REGION))
+    return CL_INVALID_VALUE;
+  return CL_SUCCESS;
+}
+
+cl_int check_map(const Memory& memory, cl_map_flags flags) {
+  const cl_int result = check_map_flags(flags);
+  if (result != CL_SUCCESS) return result;
+  if (((flags & CL_MAP_READ) != 0 && (memory.flags & kNoHostReads) != 0) ||
+      ((flags & ~cl_map_flags{CL_MAP_READ}) != 0 && (memory.flags & kNoHostWrites) != 0))
+    return CL_INVALID_OPERATION;
+  return CL_SUCCESS;
+}
+
+cl_int read_for_map(const Copy& copy, cl_map_flags flags) {
+  if ((flags & CL_MAP_WRITE_INVALIDATE_REGION) == 0) return read(copy);
+  const cl_int result = wait_only(copy.queue, copy.event, copy.wait);
+  return result == CL_SUCCESS && copy.blocking ? wait_for_queue(copy.queue) : result;
+}
+
+void* map(Forward* forward, Copy* copy, cl_map_flags flags, cl_command_type command,
+          cl_event* event, cl_int* error) {
+  copy->event = forward->mint_if(event, command);
+  if (forward->ok()) forward->check(read_for_map(*copy, flags));
+  if (error != nullptr) *error = forward->error();
+  if (!forward->ok()) return nullptr;
+  const base::Locked held(copy->memory->lock);
+  copy->memory->mappings.push_back({flags, copy->form, copy->shape, copy->host});
+  forward->adopt_into(event);
+  return copy->host.first;
+}
+
+namespace {
 
 // A rectangle in a buffer or in the program's memory, with pitches that are never 0.
 struct Rectangle {
@@ -202,7 +210,7 @@ cl_int copy_rectangle(const RectangleArguments& a, bool reads) {
   Forward forward(true);
   Copy copy = {};
   copy.queue = forward.record(a.queue);
-  copy.memory = forward.record(a.buffer);
+  copy.memory = forward.buffer(a.buffer);
   copy.wait = forward.waits(a.wait, a.waits);
   if (!forward.ok()) return forward.error();
   if (a.pointer == nullptr || a.buffer_origin == nullptr || a.host_origin == nullptr ||
@@ -242,7 +250,7 @@ cl_int copy_linear(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size
   Forward forward(true);
   Copy copy = {};
   copy.queue = forward.record(queue);
-  copy.memory = forward.record(buffer);
+  copy.memory = forward.buffer(buffer);
   copy.wait = forward.waits(wait, waits);
   if (!forward.ok()) return forward.error();
   if (pointer == nullptr || bytes == 0 || !inside(*copy.memory, offset, bytes))
@@ -258,16 +266,6 @@ cl_int copy_linear(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size
   const cl_int result = reads ? read(copy) : write(copy);
   if (result == CL_SUCCESS) forward.adopt_into(event);
   return result;
-}
-
-// A command that only waits, for an event of a mapping without data.
-cl_int wait_only(Queue* queue, uint64_t event, const wire::Array<uint64_t>& wait) {
-  wire::opencl::clEnqueueMarkerWithWaitList_request request;
-  request.command_queue = queue->wire_id;
-  request.num_events_in_wait_list = static_cast<uint32_t>(wait.count);
-  request.event_wait_list = wait;
-  request.event = event;
-  return queue->session->enqueue(0, request);
 }
 
 }  // namespace
@@ -316,7 +314,6 @@ void* clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
                          cl_map_flags map_flags, size_t offset, size_t cb,
                          cl_uint num_events_in_wait_list, const cl_event* event_wait_list,
                          cl_event* event, cl_int* errcode_ret) {
-  constexpr cl_map_flags kKnown = CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
   const auto refuse = [&](cl_int error) {
     if (errcode_ret != nullptr) *errcode_ret = error;
     return nullptr;
@@ -324,40 +321,19 @@ void* clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
   Forward forward(true);
   Copy copy = {};
   copy.queue = forward.record(command_queue);
-  copy.memory = forward.record(buffer);
+  copy.memory = forward.buffer(buffer);
   copy.wait = forward.waits(event_wait_list, num_events_in_wait_list);
   if (!forward.ok()) return refuse(forward.error());
-  const bool invalidates = (map_flags & CL_MAP_WRITE_INVALIDATE_REGION) != 0;
-  if (cb == 0 || !inside(*copy.memory, offset, cb) || (map_flags & ~kKnown) != 0 ||
-      (invalidates && map_flags != CL_MAP_WRITE_INVALIDATE_REGION))
-    return refuse(CL_INVALID_VALUE);
-  if (((map_flags & CL_MAP_READ) != 0 && (copy.memory->flags & kNoHostReads) != 0) ||
-      ((map_flags & ~cl_map_flags{CL_MAP_READ}) != 0 && (copy.memory->flags & kNoHostWrites) != 0))
-    return refuse(CL_INVALID_OPERATION);
+  if (cb == 0 || !inside(*copy.memory, offset, cb)) return refuse(CL_INVALID_VALUE);
+  forward.check(check_map(*copy.memory, map_flags));
+  if (!forward.ok()) return refuse(forward.error());
   uint8_t* const shadow = shadow_of(copy.memory);
   if (shadow == nullptr) return refuse(CL_MAP_FAILURE);
   copy.form = Form::kLinear;
   copy.shape = linear_shape(offset, cb);
   copy.host = linear_place(shadow + offset, cb);
   copy.blocking = blocking_map != CL_FALSE;
-  copy.event = forward.mint_if(event, CL_COMMAND_MAP_BUFFER);
-  if (!forward.ok()) return refuse(forward.error());
-  cl_int result = CL_SUCCESS;
-  if (!invalidates) {
-    result = read(copy);
-  } else {
-    result = wait_only(copy.queue, copy.event, copy.wait);
-    if (result == CL_SUCCESS && copy.blocking)
-      result = wait_for_queue(copy.queue->session, copy.queue);
-  }
-  if (result != CL_SUCCESS) return refuse(result);
-  {
-    const base::Locked held(copy.memory->lock);
-    copy.memory->mappings.push_back({copy.host.first, map_flags, offset, cb});
-  }
-  forward.adopt_into(event);
-  if (errcode_ret != nullptr) *errcode_ret = CL_SUCCESS;
-  return copy.host.first;
+  return map(&forward, &copy, map_flags, CL_COMMAND_MAP_BUFFER, event, errcode_ret);
 }
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void* mapped_ptr,
@@ -373,8 +349,9 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
   {
     const base::Locked held(copy.memory->lock);
     auto& all = copy.memory->mappings;
-    const auto found = std::find_if(
-        all.rbegin(), all.rend(), [&](const Mapping& each) { return each.address == mapped_ptr; });
+    const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Mapping& each) {
+      return each.host.first == mapped_ptr;
+    });
     if (mapped_ptr == nullptr || found == all.rend()) return CL_INVALID_VALUE;
     mapping = *found;
     all.erase(std::next(found).base());
@@ -383,9 +360,9 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
   if (!forward.ok()) return forward.error();
   cl_int result = CL_SUCCESS;
   if ((mapping.flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)) != 0) {
-    copy.form = Form::kLinear;
-    copy.shape = linear_shape(mapping.offset, mapping.bytes);
-    copy.host = linear_place(mapping.address, mapping.bytes);
+    copy.form = mapping.form;
+    copy.shape = mapping.shape;
+    copy.host = mapping.host;
     result = write(copy);
   } else {
     result = wait_only(copy.queue, copy.event, copy.wait);
@@ -400,6 +377,7 @@ cl_int clEnqueueCopyBuffer(cl_command_queue, cl_mem src_buffer, cl_mem dst_buffe
                            size_t src_offset, size_t dst_offset, size_t cb, cl_uint,
                            const cl_event*, cl_event*) {
   const Memory &from = *find(src_buffer), &to = *find(dst_buffer);
+  if (from.is_image() || to.is_image()) return CL_INVALID_MEM_OBJECT;
   if (cb == 0 || !inside(from, src_offset, cb) || !inside(to, dst_offset, cb))
     return CL_INVALID_VALUE;
   const bool overlaps = src_offset < dst_offset + cb && dst_offset < src_offset + cb;
@@ -412,6 +390,7 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue, cl_mem src_buffer, cl_mem dst_b
                                size_t dst_row_pitch, size_t dst_slice_pitch, cl_uint,
                                const cl_event*, cl_event*) {
   const Memory &from = *find(src_buffer), &to = *find(dst_buffer);
+  if (from.is_image() || to.is_image()) return CL_INVALID_MEM_OBJECT;
   if (is_empty(region)) return CL_INVALID_VALUE;
   Rectangle source = {{}, src_row_pitch, src_slice_pitch};
   Rectangle target = {{}, dst_row_pitch, dst_slice_pitch};
@@ -433,9 +412,8 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue, cl_mem src_buffer, cl_mem dst_b
 
 cl_int clEnqueueFillBuffer(cl_command_queue, cl_mem buffer, const void*, size_t pattern_size,
                            size_t offset, size_t cb, cl_uint, const cl_event*, cl_event*) {
-  constexpr size_t kPatternMax = 128;
-  const bool power = pattern_size != 0 && (pattern_size & (pattern_size - 1)) == 0;
-  if (!power || pattern_size > kPatternMax || !inside(*find(buffer), offset, cb) ||
+  if (find(buffer)->is_image()) return CL_INVALID_MEM_OBJECT;
+  if (!is_pattern(pattern_size) || !inside(*find(buffer), offset, cb) ||
       offset % pattern_size != 0 || cb % pattern_size != 0)
     return CL_INVALID_VALUE;
   return CL_SUCCESS;

@@ -19,6 +19,12 @@ constexpr cl_command_type command_of(wire::opencl::Op op) {
       return CL_COMMAND_COPY_BUFFER;
     case wire::opencl::Op::clEnqueueCopyBufferRect:
       return CL_COMMAND_COPY_BUFFER_RECT;
+    case wire::opencl::Op::clEnqueueCopyImage:
+      return CL_COMMAND_COPY_IMAGE;
+    case wire::opencl::Op::clEnqueueCopyImageToBuffer:
+      return CL_COMMAND_COPY_IMAGE_TO_BUFFER;
+    case wire::opencl::Op::clEnqueueCopyBufferToImage:
+      return CL_COMMAND_COPY_BUFFER_TO_IMAGE;
     case wire::opencl::Op::clEnqueueFillBuffer:
       return CL_COMMAND_FILL_BUFFER;
     case wire::opencl::Op::clEnqueueMigrateMemObjects:
@@ -63,6 +69,9 @@ class Forward {
     if constexpr (std::is_same_v<Pointer, cl_command_queue>) queue_ = found;
     return found;
   }
+  // A memory object that is a buffer, or one that is an image.
+  Memory* buffer(cl_mem pointer) { return memory(pointer, false); }
+  Memory* image(cl_mem pointer) { return memory(pointer, true); }
   template <typename Pointer>
   uint64_t handle(Kind, Pointer pointer) {
     const auto* found = record(pointer);
@@ -140,6 +149,14 @@ class Forward {
   }
 
  private:
+  Memory* memory(cl_mem pointer, bool is_image) {
+    Memory* found = record(pointer);
+    if (found != nullptr && found->is_image() != is_image) {
+      fail(CL_INVALID_MEM_OBJECT);
+      return nullptr;
+    }
+    return found;
+  }
   void belongs(const Object* object) {
     const Object* context = object->context;
     if (context == nullptr) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels. The first value of an argument in each size is tried at the server, whose driver says
-// whether it may be. Later ones of that size are sent and not awaited, as the work is.
+// Kernels. The first value of an argument in each form and size is tried at the server, whose
+// driver says whether it may be. Later ones are sent and not awaited, as the work is.
 #include <string.h>
 
 #include <algorithm>
@@ -54,25 +54,35 @@ bool object_in(const void* value, uint64_t* id) {
   return true;
 }
 
+// Whether the bytes of a value are a handle of one of these. They may be anything, so they are
+// compared with where handles are, and not followed. A handle whose object has ended is `ended`.
+template <typename T>
+bool is_handle(const core::Table<T>& all, uint64_t bits, bool* ended) {
+  const T* record = all.around(reinterpret_cast<const void*>(bits));
+  if (record == nullptr || reinterpret_cast<uint64_t>(&record->shown) != bits) return false;
+  *ended = record->handle.load(std::memory_order_acquire) == 0;
+  return true;
+}
+
 // Where the driver does not say what an argument is, the value tells.
-uint8_t guessed_form(size_t size, const void* value) {
-  uint64_t id = 0;
-  if (value == nullptr) return static_cast<uint8_t>(ArgumentForm::kLocal);
-  if (size != sizeof(cl_mem)) return static_cast<uint8_t>(ArgumentForm::kValue);
-  // Any bytes may be here, so they are compared with the handles that there are, and not followed.
+cl_int guess_form(size_t size, const void* value, ArgumentForm* form) {
+  *form = value == nullptr ? ArgumentForm::kLocal : ArgumentForm::kValue;
+  if (value == nullptr || size != sizeof(cl_mem)) return CL_SUCCESS;
   uint64_t bits = 0;
   memcpy(&bits, value, sizeof bits);
   Process* all = process();
-  bool memory = false, sampler = false;
-  all->memories.for_each(
-      [&](Memory* each) { memory = memory || reinterpret_cast<uint64_t>(&each->shown) == bits; });
-  all->samplers.for_each([&](Sampler* each) {
-    sampler = sampler || reinterpret_cast<uint64_t>(&each->shown) == bits;
-  });
-  (void)id;
-  return static_cast<uint8_t>(memory    ? ArgumentForm::kMemory
-                              : sampler ? ArgumentForm::kSampler
-                                        : ArgumentForm::kValue);
+  bool ended = false;
+  if (is_handle(all->memories, bits, &ended))
+    *form = ArgumentForm::kMemory;
+  else if (is_handle(all->samplers, bits, &ended))
+    *form = ArgumentForm::kSampler;
+  return ended ? CL_INVALID_ARG_VALUE : CL_SUCCESS;
+}
+
+// Not 0, and another one for each form and size.
+uint64_t taken_as(ArgumentForm form, size_t size) {
+  constexpr int kSizeBits = 56;
+  return (static_cast<uint64_t>(form) + 1) << kSizeBits | (size & ((uint64_t{1} << kSizeBits) - 1));
 }
 
 struct Setting {
@@ -82,9 +92,12 @@ struct Setting {
 };
 
 cl_int read_setting(uint8_t form, size_t size, const void* value, Setting* setting) {
-  if (form == kUnknownForm) form = guessed_form(size, value);
   setting->form = static_cast<ArgumentForm>(form);
   setting->value = value;
+  if (form == kUnknownForm) {
+    const cl_int result = guess_form(size, value, &setting->form);
+    if (result != CL_SUCCESS) return result;
+  }
   switch (setting->form) {
     case ArgumentForm::kLocal:
       if (value != nullptr) return CL_INVALID_ARG_VALUE;
@@ -94,6 +107,8 @@ cl_int read_setting(uint8_t form, size_t size, const void* value, Setting* setti
     case ArgumentForm::kMemory:
       if (size != sizeof(cl_mem)) return CL_INVALID_ARG_SIZE;
       return object_in<cl_mem>(value, &setting->object) ? CL_SUCCESS : CL_INVALID_ARG_VALUE;
+    case ArgumentForm::kShared:  // clSetKernelArgSVMPointer only
+      return CL_INVALID_ARG_VALUE;
     case ArgumentForm::kSampler:
       if (value == nullptr) return CL_INVALID_ARG_VALUE;
       if (size != sizeof(cl_sampler)) return CL_INVALID_ARG_SIZE;
@@ -120,11 +135,28 @@ void fill(Request* request, const Kernel& kernel, cl_uint index, size_t size,
     request->value = {static_cast<const uint8_t*>(setting.value), size};
 }
 
+// The driver has taken a value of this form and size before, or it is asked.
+cl_int set(Kernel* kernel, cl_uint index, size_t size, const Setting& setting) {
+  std::atomic<uint64_t>& taken = kernel->arguments[index].taken;
+  const uint64_t as = taken_as(setting.form, size);
+  if (taken.load(std::memory_order_relaxed) == as) {
+    wire::opencl::argument_set_request request;
+    fill(&request, *kernel, index, size, setting);
+    return kernel->session->enqueue(0, request);
+  }
+  wire::opencl::argument_try_request request;
+  wire::opencl::argument_try_reply reply;
+  fill(&request, *kernel, index, size, setting);
+  const cl_int result = kernel->session->call(0, request, reply);
+  if (result == CL_SUCCESS) taken.store(as, std::memory_order_relaxed);
+  return result;
+}
+
 cl_int check_range(const Kernel& kernel, cl_uint dimensions, const size_t* global) {
   if (dimensions < 1 || dimensions > 3) return CL_INVALID_WORK_DIMENSION;
   if (global == nullptr) return CL_INVALID_GLOBAL_WORK_SIZE;
   for (uint32_t i = 0; i < kernel.argument_count; ++i)
-    if (kernel.arguments[i].size.load(std::memory_order_relaxed) == 0)
+    if (kernel.arguments[i].taken.load(std::memory_order_relaxed) == 0)
       return CL_INVALID_KERNEL_ARGS;
   return CL_SUCCESS;
 }
@@ -182,7 +214,7 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int* errcode_ret) {
   kernel->arguments = std::make_unique<Argument[]>(from->argument_count);
   for (uint32_t i = 0; i < from->argument_count; ++i) {
     kernel->arguments[i].form = from->arguments[i].form;
-    kernel->arguments[i].size.store(from->arguments[i].size.load());
+    kernel->arguments[i].taken.store(from->arguments[i].taken.load());
   }
   use(from->program);
   from->program->kernels.fetch_add(1);
@@ -202,24 +234,19 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, cons
   Kernel* found = find(kernel);
   if (found == nullptr) return CL_INVALID_KERNEL;
   if (arg_index >= found->argument_count) return CL_INVALID_ARG_INDEX;
-  Argument& argument = found->arguments[arg_index];
   Setting setting;
-  cl_int result = read_setting(argument.form, arg_size, arg_value, &setting);
+  cl_int result = read_setting(found->arguments[arg_index].form, arg_size, arg_value, &setting);
   if (result != CL_SUCCESS) return result;
   if (setting.form == ArgumentForm::kValue && arg_size > wire::kInlineBytesMax)
     return CL_INVALID_ARG_SIZE;
-  if (argument.size.load(std::memory_order_relaxed) == arg_size + 1 &&
-      argument.form != kUnknownForm) {
-    wire::opencl::argument_set_request request;
-    fill(&request, *found, arg_index, arg_size, setting);
-    return found->session->enqueue(0, request);
-  }
-  wire::opencl::argument_try_request request;
-  wire::opencl::argument_try_reply reply;
-  fill(&request, *found, arg_index, arg_size, setting);
-  result = found->session->call(0, request, reply);
-  if (result == CL_SUCCESS) argument.size.store(arg_size + 1, std::memory_order_relaxed);
-  return result;
+  return set(found, arg_index, arg_size, setting);
+}
+
+cl_int set_shared_argument(Kernel* kernel, cl_uint index, const void* address) {
+  Setting setting;
+  setting.form = ArgumentForm::kShared;
+  setting.object = reinterpret_cast<uint64_t>(address);
+  return set(kernel, index, sizeof address, setting);
 }
 
 cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,

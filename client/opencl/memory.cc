@@ -8,6 +8,7 @@
 #include "client/opencl/callbacks.h"
 #include "client/opencl/forward.h"
 #include "client/opencl/information.h"
+#include "client/opencl/svm.h"
 
 namespace tendril::client::opencl {
 namespace {
@@ -15,52 +16,24 @@ namespace {
 constexpr cl_mem_flags kAccess = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
 constexpr cl_mem_flags kHostAccess =
     CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
-constexpr cl_mem_flags kHostMemory =
-    CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR;
 
 bool at_most_one(cl_mem_flags flags) { return (flags & (flags - 1)) == 0; }
 
-cl_int check_flags(cl_mem_flags flags, const void* host_ptr) {
-  constexpr cl_mem_flags kKnown = kAccess | kHostAccess | kHostMemory;
-  if ((flags & ~kKnown) != 0 || !at_most_one(flags & kAccess) || !at_most_one(flags & kHostAccess))
-    return CL_INVALID_VALUE;
-  const bool uses = (flags & CL_MEM_USE_HOST_PTR) != 0;
-  if (uses && (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0)
-    return CL_INVALID_VALUE;
-  const bool wants = (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0;
-  return wants != (host_ptr != nullptr) ? CL_INVALID_HOST_PTR : CL_SUCCESS;
-}
-
 cl_int make_at_server(Memory* memory, const void* content) {
-  Session* session = memory->session;
-  wire::opencl::buffer_create_request request;
+  using Request = wire::opencl::buffer_create_request;
+  Request request;
   wire::opencl::buffer_create_reply reply;
   request.memory = memory->wire_id;
   request.context = memory->context->wire_id;
   request.flags = memory->flags;
   request.size = memory->bytes;
-  request.has_content = content != nullptr ? 1 : 0;
-  const bool apart = content != nullptr && memory->bytes > wire::kInlineBytesMax;
-  if (!apart) {
-    if (content != nullptr) request.content = {static_cast<const uint8_t*>(content), memory->bytes};
-    return session->call(0, request, reply);
+  if (memory->shared) {
+    request.shared = reinterpret_cast<uint64_t>(memory->host_pointer);
+    content = nullptr;
   }
-  request.transfer = session->lane->new_transfer_id();
-  const uint32_t reply_id = session->lane->new_reply_id();
-  if (!session->append(0, request, reply_id)) return Results::kLost;
-  if (!session->send_bulk(request.transfer, content, memory->bytes)) return Results::kLost;
-  return session->answer(reply_id, reply);
-}
-
-// What a new record has whatever it was before.
-void reset(Memory* memory, uint64_t bytes, cl_mem_flags flags, void* host_pointer) {
-  memory->bytes = bytes;
-  memory->origin = 0;
-  memory->flags = (flags & kAccess) == 0 ? flags | CL_MEM_READ_WRITE : flags;
-  memory->host_pointer = host_pointer;
-  memory->properties.clear();
-  memory->shadow = nullptr;
-  memory->mappings.clear();
+  request.has_content = content != nullptr ? 1 : 0;
+  return memory->session->call_with(&request, &Request::content, content,
+                                    content != nullptr ? memory->bytes : 0, &reply);
 }
 
 struct Destruction {
@@ -76,6 +49,40 @@ void destroyed(void* argument, int32_t) {
 
 }  // namespace
 
+cl_int check_flags(cl_mem_flags flags, const void* host_ptr) {
+  constexpr cl_mem_flags kKnown = kAccess | kHostAccess | kHostMemory;
+  if ((flags & ~kKnown) != 0 || !at_most_one(flags & kAccess) || !at_most_one(flags & kHostAccess))
+    return CL_INVALID_VALUE;
+  const bool uses = (flags & CL_MEM_USE_HOST_PTR) != 0;
+  if (uses && (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0)
+    return CL_INVALID_VALUE;
+  const bool wants = (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0;
+  return wants != (host_ptr != nullptr) ? CL_INVALID_HOST_PTR : CL_SUCCESS;
+}
+
+void reset(Memory* memory, uint64_t bytes, cl_mem_flags flags, void* host_pointer) {
+  memory->bytes = bytes;
+  memory->origin = 0;
+  memory->flags = (flags & kAccess) == 0 ? flags | CL_MEM_READ_WRITE : flags;
+  memory->host_pointer = host_pointer;
+  memory->shared = false;
+  memory->picture = {};
+  memory->properties.clear();
+  memory->shadow = nullptr;
+  memory->mappings.clear();
+}
+
+cl_mem_flags inherited_flags(cl_mem_flags flags, const Memory& parent) {
+  cl_mem_flags all = flags | (parent.flags & kHostMemory);
+  if ((flags & kAccess) == 0) all |= parent.flags & kAccess;
+  if ((flags & kHostAccess) == 0) all |= parent.flags & kHostAccess;
+  return all;
+}
+
+uint64_t host_bytes(const Memory& memory) {
+  return memory.is_image() ? memory.picture.slice_pitch * memory.picture.extent[2] : memory.bytes;
+}
+
 uint8_t* shadow_of(Memory* memory) {
   if (memory->parent != nullptr) {
     uint8_t* whole = shadow_of(static_cast<Memory*>(memory->parent));
@@ -84,7 +91,7 @@ uint8_t* shadow_of(Memory* memory) {
   if (memory->host_pointer != nullptr) return static_cast<uint8_t*>(memory->host_pointer);
   const base::Locked held(memory->lock);
   if (memory->shadow == nullptr) {
-    void* made = mmap(nullptr, memory->bytes, PROT_READ | PROT_WRITE,
+    void* made = mmap(nullptr, host_bytes(*memory), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made != MAP_FAILED) memory->shadow = static_cast<uint8_t*>(made);
   }
@@ -92,7 +99,7 @@ uint8_t* shadow_of(Memory* memory) {
 }
 
 void free_shadow(Memory* memory) {
-  if (memory->shadow != nullptr) munmap(memory->shadow, memory->bytes);
+  if (memory->shadow != nullptr) munmap(memory->shadow, host_bytes(*memory));
   memory->shadow = nullptr;
 }
 
@@ -106,6 +113,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void*
   Memory* memory = create<cl_mem>(in->session, in);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
   reset(memory, size, flags, (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
+  memory->shared = memory->host_pointer != nullptr && is_shared(host_ptr, size, in);
   result = make_at_server(memory, host_ptr);
   if (result != CL_SUCCESS) discard(memory);
   return give<cl_mem>(result, errcode_ret, memory);
@@ -126,7 +134,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
                          cl_buffer_create_type buffer_create_type, const void* buffer_create_info,
                          cl_int* errcode_ret) {
   Memory* parent = find(buffer);
-  if (parent == nullptr || parent->parent != nullptr)
+  if (parent == nullptr || parent->parent != nullptr || parent->is_image())
     return give<cl_mem>(CL_INVALID_MEM_OBJECT, errcode_ret);
   if (buffer_create_type != CL_BUFFER_CREATE_TYPE_REGION || buffer_create_info == nullptr ||
       (flags & kHostMemory) != 0 || !at_most_one(flags & kAccess) ||
@@ -136,16 +144,12 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
   if (region->size == 0) return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);
   if (region->origin > parent->bytes || region->size > parent->bytes - region->origin)
     return give<cl_mem>(CL_INVALID_VALUE, errcode_ret);
-  // What the part does not say it has from the whole.
-  cl_mem_flags all = flags | (parent->flags & kHostMemory);
-  if ((flags & kAccess) == 0) all |= parent->flags & kAccess;
-  if ((flags & kHostAccess) == 0) all |= parent->flags & kHostAccess;
   Memory* memory = create<cl_mem>(parent->session, parent->context);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
   void* const host = parent->host_pointer != nullptr
                          ? static_cast<uint8_t*>(parent->host_pointer) + region->origin
                          : nullptr;
-  reset(memory, region->size, all, host);
+  reset(memory, region->size, inherited_flags(flags, *parent), host);
   memory->parent = parent;
   memory->origin = region->origin;
   use(parent);
@@ -189,13 +193,49 @@ cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_va
     case CL_MEM_ASSOCIATED_MEMOBJECT:
       return answer.one(handle_of<cl_mem>(found->parent));
     case CL_MEM_USES_SVM_POINTER:
-      return answer.one(cl_bool{CL_FALSE});
+      return answer.one(static_cast<cl_bool>(found->shared));
     case CL_MEM_PROPERTIES:
       return answer.list(found->properties);
     default:
       return ask_server({found->session, wire::opencl::Subject::kMemory, found->wire_id},
                         param_name, answer);
   }
+}
+
+cl_mem clCreatePipe(cl_context context, cl_mem_flags flags, cl_uint pipe_packet_size,
+                    cl_uint pipe_max_packets, const cl_pipe_properties* properties,
+                    cl_int* errcode_ret) {
+  constexpr cl_mem_flags kKnown = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
+  Context* in = find(context);
+  if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
+  if ((flags & ~kKnown) != 0 || (properties != nullptr && properties[0] != 0))
+    return give<cl_mem>(CL_INVALID_VALUE, errcode_ret);
+  if (pipe_packet_size == 0 || pipe_max_packets == 0)
+    return give<cl_mem>(CL_INVALID_PIPE_SIZE, errcode_ret);
+  Memory* memory = create<cl_mem>(in->session, in);
+  if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
+  reset(memory, 0, flags | CL_MEM_HOST_NO_ACCESS, nullptr);
+  wire::opencl::pipe_create_request request;
+  wire::opencl::pipe_create_reply reply;
+  request.memory = memory->wire_id;
+  request.context = in->wire_id;
+  request.flags = flags;
+  request.packet_bytes = pipe_packet_size;
+  request.packets = pipe_max_packets;
+  const cl_int result = in->session->call(0, request, reply);
+  memory->bytes = reply.size;
+  if (result != CL_SUCCESS) discard(memory);
+  return give<cl_mem>(result, errcode_ret, memory);
+}
+
+cl_int clGetPipeInfo(cl_mem pipe, cl_pipe_info param_name, size_t param_value_size,
+                     void* param_value, size_t* param_value_size_ret) {
+  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
+  const Memory* found = find(pipe);
+  if (found == nullptr) return CL_INVALID_MEM_OBJECT;
+  if (param_name == CL_PIPE_PROPERTIES) return answer.list(std::vector<cl_pipe_properties>());
+  return ask_server({found->session, wire::opencl::Subject::kPipe, found->wire_id}, param_name,
+                    answer);
 }
 
 cl_int clSetMemObjectDestructorCallback(cl_mem memobj, cl_mem_notify pfn_notify, void* user_data) {

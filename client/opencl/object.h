@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "api/opencl/kind_error.h"
+#include "api/opencl_messages.gen.h"
 #include "base/lock.h"
 #include "client/core/record.h"
+#include "client/opencl/host_place.h"
 
 namespace tendril::client::opencl {
 
@@ -39,10 +41,11 @@ struct Platform;
 struct Device : Object {
   Platform* platform = nullptr;
   cl_device_type type = 0;
+  std::vector<cl_device_partition_property> partition;  // of a part of a device, with the 0
 };
 
 struct Context : Object {
-  std::vector<Device*> devices;
+  std::vector<Device*> devices;                   // each is used
   std::vector<cl_context_properties> properties;  // as the program gave them, with the 0
   std::vector<std::pair<cl_context_destructor, void*>> destructors;
 };
@@ -55,14 +58,27 @@ struct Queue : Object {
 
 // A part of a memory object that the program sees in its memory.
 struct Mapping {
-  void* address;
   cl_map_flags flags;
-  uint64_t offset, bytes;
+  wire::opencl::Form form;
+  wire::opencl::Shape shape;
+  HostPlace host;
+};
+
+// What only an image has. Its pitches are those in the program's memory, from row to row and from
+// slice to slice as origins count (an array's layers are its last dimension).
+struct Picture {
+  cl_image_format format = {};
+  cl_image_desc description = {};  // as the program gave it
+  uint64_t element_bytes = 0, extent[3] = {};
+  uint64_t row_pitch = 0, slice_pitch = 0;
 };
 
 struct Memory : Object {
   uint64_t bytes = 0, origin = 0;  // origin: in the parent
   cl_mem_flags flags = 0;
+  bool shared = false;  // host_pointer is shared virtual memory, and the server knows it
+  Picture picture;      // of an image
+  bool is_image() const { return picture.element_bytes != 0; }
   void* host_pointer = nullptr;               // the program's, with CL_MEM_USE_HOST_PTR
   std::vector<cl_mem_properties> properties;  // as the program gave them, with the 0
   base::Lock lock;                            // for what follows
@@ -78,8 +94,9 @@ struct Program : Object {
 };
 
 struct Argument {
-  uint8_t form = 255;             // wire::opencl::ArgumentForm, or unknown
-  std::atomic<uint64_t> size{0};  // of the last value that the driver took, + 1; 0: none yet
+  uint8_t form = 255;  // wire::opencl::ArgumentForm, or unknown
+  // What the driver took last, as form and size (kernel.cc). 0: nothing yet.
+  std::atomic<uint64_t> taken{0};
 };
 
 struct Kernel : Object {
@@ -95,7 +112,9 @@ struct Event : Object {
   std::atomic<cl_int> user_status{CL_SUBMITTED};
 };
 
-struct Sampler : Object {};
+struct Sampler : Object {
+  std::vector<cl_sampler_properties> properties;  // as the program gave them, with the 0
+};
 
 // The record's type for each kind of handle.
 template <typename Record, Kind kOf>
@@ -139,6 +158,9 @@ template <typename Pointer>
 Pointer handle_of(Object* object) {
   return object != nullptr ? reinterpret_cast<Pointer>(&object->shown) : nullptr;
 }
+
+// Gives the kernel an address of shared virtual memory (kernel.cc).
+cl_int set_shared_argument(Kernel* kernel, cl_uint index, const void* address);
 
 // Another object needs it.
 inline void use(Object* object) {

@@ -22,18 +22,13 @@ constexpr const char* kLeftOut[] = {"cl_khr_gl_",
                                     "cl_khr_egl_",
                                     "cl_khr_d3d",
                                     "cl_khr_dx9",
-                                    "cl_khr_il_",
                                     "cl_khr_command_",
                                     "cl_khr_semaphore",
                                     "cl_khr_external_",
                                     "cl_khr_create_",
                                     "cl_khr_suggested_",
                                     "cl_khr_terminate_",
-                                    "cl_khr_3d_image",
-                                    "cl_khr_depth_",
                                     "cl_khr_mipmap_",
-                                    "cl_khr_image2d_",
-                                    "cl_khr_srgb_",
                                     "cl_khr_spirv_no",
                                     "cl_khr_device_enq",
                                     "cl_khr_pipe",
@@ -55,7 +50,11 @@ constexpr const char* kLeftOut[] = {"cl_khr_gl_",
                                     "cl_nv_",
                                     "cl_amd_"};
 
+// It needs queues on devices.
+constexpr char kFeatureLeftOut[] = "__opencl_c_device_enqueue";
+
 bool is_left_out(const std::string& extension) {
+  if (extension == kFeatureLeftOut) return true;
   for (const char* head : kLeftOut)
     if (extension.rfind(head, 0) == 0) return true;
   return false;
@@ -85,9 +84,9 @@ cl_int extensions(const Question& question, uint32_t parameter, const char* more
   return result == CL_SUCCESS ? answer.text(forwarded_extensions(all, more)) : result;
 }
 
-// The same as records with versions.
-cl_int versioned_extensions(const Question& question, uint32_t parameter, bool of_platform,
-                            const Wanted& answer) {
+// The same as records with versions; also the features of a language.
+cl_int versioned_names(const Question& question, uint32_t parameter, bool of_platform,
+                       const Wanted& answer) {
   std::string all;
   const cl_int result = ask_server(question, parameter, &all);
   if (result != CL_SUCCESS) return result;
@@ -109,6 +108,14 @@ cl_int versioned_extensions(const Question& question, uint32_t parameter, bool o
   return answer.list(kept);
 }
 
+// Finer grains need one memory for both machines.
+cl_int shared_abilities(const Question& question, const Wanted& answer) {
+  cl_device_svm_capabilities all = 0;
+  const cl_int result =
+      ask_server(question, CL_DEVICE_SVM_CAPABILITIES, {sizeof all, &all, nullptr});
+  return result == CL_SUCCESS ? answer.one(all & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) : result;
+}
+
 Platform* find(cl_platform_id platform) {
   const auto* shown = reinterpret_cast<const Handle*>(platform);
   Process* all = process();
@@ -127,39 +134,30 @@ bool answered_here(const Device& device, cl_device_info parameter, const Wanted&
       *result = answer.one(reinterpret_cast<cl_platform_id>(&device.platform->shown));
       return true;
     case CL_DEVICE_PARENT_DEVICE:
-      *result = answer.one(cl_device_id{nullptr});
+      *result = answer.one(handle_of<cl_device_id>(device.parent));
       return true;
     case CL_DEVICE_REFERENCE_COUNT:
-      *result = answer.one(cl_uint{1});
-      return true;
-    case CL_DEVICE_IMAGE_SUPPORT:
-    case CL_DEVICE_PIPE_SUPPORT:
-      *result = answer.one(cl_bool{CL_FALSE});
+      *result = answer.one(cl_uint{device.references.load()});
       return true;
     case CL_DEVICE_EXECUTION_CAPABILITIES:
       *result = answer.one(cl_device_exec_capabilities{CL_EXEC_KERNEL});
       return true;
-    case CL_DEVICE_SVM_CAPABILITIES:
+    case CL_DEVICE_HOST_UNIFIED_MEMORY:
+      *result = answer.one(cl_bool{CL_FALSE});
+      return true;
     case CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES:
     case CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES:
       *result = answer.one(cl_bitfield{0});
       return true;
-    case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
     case CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE:
     case CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE:
     case CL_DEVICE_MAX_ON_DEVICE_QUEUES:
     case CL_DEVICE_MAX_ON_DEVICE_EVENTS:
-    case CL_DEVICE_MAX_PIPE_ARGS:
-    case CL_DEVICE_PIPE_MAX_ACTIVE_RESERVATIONS:
-    case CL_DEVICE_PIPE_MAX_PACKET_SIZE:
       *result = answer.one(cl_uint{0});
       return true;
-    case CL_DEVICE_PARTITION_PROPERTIES:
     case CL_DEVICE_PARTITION_TYPE:
-      *result = answer.one(cl_device_partition_property{0});
-      return true;
-    case CL_DEVICE_PARTITION_AFFINITY_DOMAIN:
-      *result = answer.one(cl_device_affinity_domain{0});
+      if (device.parent == nullptr) return false;
+      *result = answer.list(device.partition);
       return true;
     default:
       return false;
@@ -213,7 +211,7 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info param_name,
   if (param_name == CL_PLATFORM_EXTENSIONS)
     return extensions(question, param_name, "cl_khr_icd", answer);
   if (param_name == CL_PLATFORM_EXTENSIONS_WITH_VERSION)
-    return versioned_extensions(question, param_name, true, answer);
+    return versioned_names(question, param_name, true, answer);
   return ask_server(question, param_name, answer);
 }
 
@@ -247,17 +245,60 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
   if (answered_here(*found, param_name, answer, &result)) return result;
   const Question question = {found->session, Subject::kDevice, found->wire_id};
   if (param_name == CL_DEVICE_EXTENSIONS) return extensions(question, param_name, "", answer);
-  if (param_name == CL_DEVICE_EXTENSIONS_WITH_VERSION)
-    return versioned_extensions(question, param_name, false, answer);
+  if (param_name == CL_DEVICE_EXTENSIONS_WITH_VERSION || param_name == CL_DEVICE_OPENCL_C_FEATURES)
+    return versioned_names(question, param_name, false, answer);
+  if (param_name == CL_DEVICE_SVM_CAPABILITIES) return shared_abilities(question, answer);
   return ask_server(question, param_name, answer);
 }
 
+// Only parts of devices end.
 cl_int clRetainDevice(cl_device_id device) {
-  return opencl::find(device) != nullptr ? CL_SUCCESS : CL_INVALID_DEVICE;
+  const Device* found = opencl::find(device);
+  if (found == nullptr) return CL_INVALID_DEVICE;
+  return found->parent != nullptr ? retain_handle(device) : CL_SUCCESS;
 }
 
 cl_int clReleaseDevice(cl_device_id device) {
-  return opencl::find(device) != nullptr ? CL_SUCCESS : CL_INVALID_DEVICE;
+  const Device* found = opencl::find(device);
+  if (found == nullptr) return CL_INVALID_DEVICE;
+  return found->parent != nullptr ? release_handle(device) : CL_SUCCESS;
+}
+
+cl_int clCreateSubDevices(cl_device_id in_device,
+                          const cl_device_partition_property* partition_properties,
+                          cl_uint num_entries, cl_device_id* out_devices, cl_uint* num_devices) {
+  Device* whole = opencl::find(in_device);
+  if (whole == nullptr) return CL_INVALID_DEVICE;
+  if (partition_properties == nullptr || (out_devices == nullptr && num_devices == nullptr) ||
+      (out_devices != nullptr && num_entries == 0))
+    return CL_INVALID_VALUE;
+  // Counts end with a 0, and the list with another one.
+  std::vector<cl_device_partition_property> given;
+  const bool by_counts = partition_properties[0] == CL_DEVICE_PARTITION_BY_COUNTS;
+  for (size_t i = 0; i == 0 || partition_properties[i] != 0; ++i)
+    given.push_back(partition_properties[i]);
+  if (by_counts) given.push_back(CL_DEVICE_PARTITION_BY_COUNTS_LIST_END);
+  given.push_back(0);
+  wire::opencl::sub_devices_create_request request;
+  wire::opencl::sub_devices_create_reply reply;
+  request.device = whole->wire_id;
+  request.properties = {reinterpret_cast<const uint64_t*>(given.data()), given.size()};
+  request.room = out_devices != nullptr ? num_entries : 0;
+  const cl_int result = whole->session->call(0, request, reply);
+  if (result != CL_SUCCESS) return result;
+  if (num_devices != nullptr) *num_devices = reply.count;
+  for (uint64_t i = 0; i < reply.devices.count && i < request.room; ++i) {
+    Device* device = create<cl_device_id>(whole->session, nullptr);
+    if (device == nullptr) return CL_OUT_OF_HOST_MEMORY;
+    device->wire_id = reply.devices[i];
+    device->platform = whole->platform;
+    device->type = whole->type;
+    device->parent = whole;
+    device->partition = given;
+    use(whole);
+    out_devices[i] = handle_of<cl_device_id>(device);
+  }
+  return CL_SUCCESS;
 }
 
 void* clGetExtensionFunctionAddress(const char* function_name) { return address_of(function_name); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/content_hash.h"
 #include "client/opencl/forward.h"
 #include "client/opencl/information.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 using wire::opencl::ProgramForm;
 using wire::opencl::Subject;
+
+constexpr size_t kConstantBytesMax = 64;  // more than any scalar has
 
 Program* make(Context* context, const std::vector<Device*>& devices) {
   Program* program = create<cl_program>(context->session, context);
@@ -23,21 +26,34 @@ Program* make(Context* context, const std::vector<Device*>& devices) {
   return program;
 }
 
-// Sends a call whose `bytes` go along, inside of it or beside the lane.
+wire::Bytes bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// Makes a program of `content`, which goes along if it is short. Otherwise its hash goes, and the
+// content only if the server does not have it.
 template <typename Request, typename Answer>
-cl_int call_with(Session* session, Request* request, wire::Bytes Request::*inside, const void* data,
-                 uint64_t bytes, Answer* reply) {
-  request->bytes = bytes;
-  if (bytes <= wire::kInlineBytesMax) {
-    request->*inside = {static_cast<const uint8_t*>(data), bytes};
+cl_int call_with_content(Session* session, Request* request, wire::Bytes Request::*inside,
+                         const std::string& content, Answer* reply) {
+  request->bytes = content.size();
+  if (content.size() <= wire::kInlineBytesMax) {
+    request->*inside = bytes_of(content);
     return session->call(0, *request, *reply);
   }
-  request->transfer = session->lane->new_transfer_id();
-  const uint32_t reply_id = session->lane->new_reply_id();
-  if (!session->append(0, *request, reply_id) ||
-      !session->send_bulk(request->transfer, data, bytes))
-    return Results::kLost;
-  return session->answer(reply_id, *reply);
+  const std::string hash = base::content_hash(content.data(), content.size());
+  request->hash = bytes_of(hash);
+  cl_int result = session->call(0, *request, *reply);
+  if (result != CL_SUCCESS || reply->missing == 0) return result;
+  wire::opencl::program_upload_request upload;
+  upload.hash = request->hash;
+  upload.transfer = session->lane->new_transfer_id();
+  upload.bytes = content.size();
+  result = session->enqueue(0, upload);
+  if (result != CL_SUCCESS) return result;
+  if (!session->send_bulk(upload.transfer, content.data(), content.size())) return Results::kLost;
+  result = session->call(0, *request, *reply);
+  // The server could not keep it even until now.
+  return result == CL_SUCCESS && reply->missing != 0 ? CL_OUT_OF_HOST_MEMORY : result;
 }
 
 cl_program create_from(Context* context, ProgramForm form, const std::vector<Device*>& devices,
@@ -53,8 +69,7 @@ cl_program create_from(Context* context, ProgramForm form, const std::vector<Dev
   request.context = context->wire_id;
   request.form = form;
   request.devices = {ids.data(), ids.size()};
-  const cl_int result =
-      call_with(context->session, &request, &Request::text, text.data(), text.size(), &reply);
+  const cl_int result = call_with_content(context->session, &request, &Request::text, text, &reply);
   if (result != CL_SUCCESS) discard(program);
   return give<cl_program>(result, errcode_ret, program);
 }
@@ -92,6 +107,13 @@ cl_int prepare(const std::vector<Device*>& all, cl_uint count, const cl_device_i
   build->ids = ids_of(build->devices);
   build->options = options != nullptr ? options : "";
   return result;
+}
+
+// `named`: the program named devices; otherwise the driver takes all.
+template <typename Request>
+void fill(Request* request, const Build& build, bool named) {
+  if (named) request->devices = {build.ids.data(), build.ids.size()};
+  request->options = wire::bytes_of(build.options);
 }
 
 cl_int programs_of(cl_uint count, const cl_program* list, const Object* context,
@@ -225,11 +247,25 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
   request.context = in->wire_id;
   request.devices = {ids.data(), ids.size()};
   request.lengths = {counts.data(), counts.size()};
-  result = call_with(in->session, &request, &Request::data, all.data(), all.size(), &reply);
+  result = call_with_content(in->session, &request, &Request::data, all, &reply);
   for (uint64_t i = 0; binary_status != nullptr && i < reply.status.count && i < num_devices; ++i)
     binary_status[i] = reply.status[i];
   if (result != CL_SUCCESS) discard(program);
   return give<cl_program>(result, errcode_ret, program);
+}
+
+cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, size_t spec_size,
+                                          const void* spec_value) {
+  const Program* found = find(program);
+  if (found == nullptr) return CL_INVALID_PROGRAM;
+  if (spec_value == nullptr || spec_size == 0 || spec_size > kConstantBytesMax)
+    return CL_INVALID_VALUE;
+  wire::opencl::specialization_set_request request;
+  wire::opencl::specialization_set_reply reply;
+  request.program = found->wire_id;
+  request.number = spec_id;
+  request.value = {static_cast<const uint8_t*>(spec_value), spec_size};
+  return found->session->call(0, request, reply);
 }
 
 cl_int clRetainProgram(cl_program program) { return retain_handle(program); }
@@ -247,8 +283,7 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
   wire::opencl::program_build_request request;
   wire::opencl::program_build_reply reply;
   request.program = found->wire_id;
-  if (num_devices != 0) request.devices = {build.ids.data(), build.ids.size()};
-  request.options = wire::bytes_of(build.options);
+  fill(&request, build, num_devices != 0);
   result = found->session->call(0, request, reply);
   if (pfn_notify == nullptr) return result;
   pfn_notify(program, user_data);
@@ -278,10 +313,9 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
   wire::opencl::program_compile_request request;
   wire::opencl::program_compile_reply reply;
   request.program = found->wire_id;
-  if (num_devices != 0) request.devices = {build.ids.data(), build.ids.size()};
-  request.options = wire::bytes_of(build.options);
+  fill(&request, build, num_devices != 0);
   request.headers = {headers.data(), headers.size()};
-  request.names = {reinterpret_cast<const uint8_t*>(names.data()), names.size()};
+  request.names = bytes_of(names);
   result = found->session->call(0, request, reply);
   if (pfn_notify == nullptr) return result;
   pfn_notify(program, user_data);
@@ -309,8 +343,7 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
   wire::opencl::program_link_reply reply;
   request.program = program->wire_id;
   request.context = in->wire_id;
-  if (num_devices != 0) request.devices = {build.ids.data(), build.ids.size()};
-  request.options = wire::bytes_of(build.options);
+  fill(&request, build, num_devices != 0);
   request.inputs = {inputs.data(), inputs.size()};
   result = in->session->call(0, request, reply);
   if (result != CL_SUCCESS) discard(program);

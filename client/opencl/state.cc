@@ -17,11 +17,7 @@ namespace {
 
 constinit core::Attachment<Process> g_attachment;
 
-void forget_after_fork() {
-  Process* parents = g_attachment.dropped_in_child();
-  if (parents == nullptr) return;
-  for (Session* session : parents->sessions) session->lane->abandon_after_fork();
-}
+void forget_after_fork() { g_attachment.forget_in_child(); }
 
 Platform* platform_of(Process* process, Session* session, uint32_t number) {
   for (Platform* platform : process->platforms)
@@ -107,6 +103,7 @@ void destroy(Object* object) {
     case Kind::kSampler:
       return all->samplers.destroy(static_cast<Sampler*>(object));
     case Kind::kDevice:
+      return all->devices.destroy(static_cast<Device*>(object));
     case Kind::kNone:
     case Kind::kCount:
       return;
@@ -120,6 +117,7 @@ Object* other_need(Object* object) {
       return static_cast<Event*>(object)->queue;
     case Kind::kKernel:
       return static_cast<Kernel*>(object)->program;
+    case Kind::kDevice:
     case Kind::kMemory:
       return object->parent;
     default:
@@ -131,7 +129,11 @@ void end_locally(Object* object) {
   const Kind kind = api::id_kind<Kind>(object->handle.load(std::memory_order_acquire));
   std::vector<std::pair<cl_context_destructor, void*>> destructors;
   const cl_context as_context = handle_of<cl_context>(object);
-  if (kind == Kind::kContext) destructors.swap(static_cast<Context*>(object)->destructors);
+  std::vector<Device*> devices;
+  if (kind == Kind::kContext) {
+    destructors.swap(static_cast<Context*>(object)->destructors);
+    devices.swap(static_cast<Context*>(object)->devices);
+  }
   if (kind == Kind::kMemory) free_shadow(static_cast<Memory*>(object));
   if (kind == Kind::kKernel) static_cast<Kernel*>(object)->program->kernels.fetch_sub(1);
   Object* const context = object->context;
@@ -140,6 +142,7 @@ void end_locally(Object* object) {
     it->first(as_context, it->second);
   destroy(object);
   if (other != nullptr) unuse(other);
+  for (Device* device : devices) unuse(device);
   if (context != nullptr) unuse(context);
 }
 

@@ -24,6 +24,21 @@ class Session final : public core::Calls<Results> {
  public:
   std::vector<Device*> devices;  // by slot
 
+  // A round trip whose `bytes` of `data` go along, inside of the request or beside the lane.
+  template <typename Request, typename Answer>
+  cl_int call_with(Request* request, wire::Bytes Request::*inside, const void* data, uint64_t bytes,
+                   Answer* reply) {
+    if (bytes <= wire::kInlineBytesMax) {
+      request->*inside = {static_cast<const uint8_t*>(data), bytes};
+      return call(0, *request, *reply);
+    }
+    request->transfer = lane->new_transfer_id();
+    const uint32_t reply_id = lane->new_reply_id();
+    if (!append(0, *request, reply_id) || !send_bulk(request->transfer, data, bytes))
+      return Results::kLost;
+    return answer(reply_id, *reply);
+  }
+
   // The worker will write there until the data of the copy are complete.
   void expect_delivery(const void* address, uint64_t bytes);
   // A copy whose data come in a temporary place: `arrived(argument)` puts them where they belong.
@@ -55,6 +70,7 @@ struct Platform {
 };
 
 struct Callbacks;
+struct SharedMemories;
 
 struct Process {
   std::vector<Session*> sessions;
@@ -68,12 +84,14 @@ struct Process {
   core::Table<Event> events;
   core::Table<Sampler> samplers;
   core::Part<Callbacks> callbacks;
+  core::Part<SharedMemories> shared;  // svm.h
 };
 Process* process();  // null before the first attach, and in a forked child
 // Attaches if that has not happened. False: there is no server; stderr has said why.
 bool attached();
 
 // The table of a kind.
+inline core::Table<Device>& table_of(Process& all, Device*) { return all.devices; }
 inline core::Table<Context>& table_of(Process& all, Context*) { return all.contexts; }
 inline core::Table<Queue>& table_of(Process& all, Queue*) { return all.queues; }
 inline core::Table<Memory>& table_of(Process& all, Memory*) { return all.memories; }

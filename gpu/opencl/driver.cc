@@ -2,15 +2,29 @@
 // See driver.h.
 #include "gpu/opencl/driver.h"
 
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 
+#include "api/opencl/versions.h"
 #include "gpu/binding.h"
 
 namespace tendril::gpu {
 namespace {
 
 constexpr size_t kTextBytesMax = 64 << 10;
+constexpr int kOldestVersion = 10, kNewestVersion = 99;  // 10 times what is written
+
+// 0: it is not written as OpenCL wants it.
+int version_in(const std::string& text) {
+  int major = 0, minor = 0;
+  return sscanf(text.c_str(), "OpenCL %2d.%1d", &major, &minor) == 2 ? 10 * major + minor : 0;
+}
 
 // What `ask` (a clGet*Info with its object bound) says as text, without the NUL.
 template <typename Ask>
@@ -48,6 +62,53 @@ base::Result<std::unique_ptr<OpenclDriver>> OpenclDriver::open(const std::string
                         "'" + name + "' is not an OpenCL library (it has no clGetPlatformIDs)");
   }
   return driver;
+}
+
+OpenclDriver OpenclDriver::for_platforms(const std::vector<cl_platform_id>& platforms) const {
+  int oldest = kNewestVersion;
+  for (cl_platform_id platform : platforms) {
+    const int version = version_in(text_of(platform, CL_PLATFORM_VERSION));
+    oldest = std::min(oldest, version != 0 ? version : kOldestVersion);
+  }
+  OpenclDriver driver = *this;
+#define TENDRIL_DRIVER_FORGET(symbol) driver.symbol = nullptr;
+  if (oldest < 20) {
+    TENDRIL_OPENCL_SINCE_20(TENDRIL_DRIVER_FORGET)
+  }
+  if (oldest < 21) {
+    TENDRIL_OPENCL_SINCE_21(TENDRIL_DRIVER_FORGET)
+  }
+  if (oldest < 22) {
+    TENDRIL_OPENCL_SINCE_22(TENDRIL_DRIVER_FORGET)
+  }
+  if (oldest < 30) {
+    TENDRIL_OPENCL_SINCE_30(TENDRIL_DRIVER_FORGET)
+  }
+#undef TENDRIL_DRIVER_FORGET
+  return driver;
+}
+
+std::vector<std::string> OpenclDriver::places_of_drivers() {
+  const char* named = getenv("OCL_ICD_VENDORS");
+  const std::string vendors = named != nullptr ? named : "/etc/OpenCL/vendors";
+  std::vector<std::string> places = {vendors}, files;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(vendors.c_str()), closedir);
+  if (folder == nullptr) files.push_back(vendors);
+  while (const dirent* const entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name.size() > 4 && name.compare(name.size() - 4, 4, ".icd") == 0)
+      files.push_back(vendors + "/" + name);
+  }
+  for (const std::string& file : files) {
+    std::string library = file;
+    if (file.size() > 4 && file.compare(file.size() - 4, 4, ".icd") == 0) {
+      std::ifstream text(file);
+      std::getline(text, library);
+    }
+    const size_t end = library.rfind('/');
+    if (end != std::string::npos && end != 0) places.push_back(library.substr(0, end));
+  }
+  return places;
 }
 
 std::vector<OpenclDriver::Device> OpenclDriver::devices() const {

@@ -18,7 +18,15 @@ class OpenclDriver {
   // `path`: a file or soname; empty: "libOpenCL.so.1".
   static base::Result<std::unique_ptr<OpenclDriver>> open(const std::string& path);
 
+  // What a loader reads to find drivers: the place of their .icd files (OCL_ICD_VENDORS, or
+  // /etc/OpenCL/vendors), and the folders of libraries that these files name by path.
+  static std::vector<std::string> places_of_drivers();
+
   const std::string& path() const { return path_; }
+
+  // The same for objects of these platforms. What the oldest of them does not have is null: its
+  // table of functions ends before, and a loader would call whatever lies behind it.
+  OpenclDriver for_platforms(const std::vector<cl_platform_id>& platforms) const;
 
   // Every device of every platform, in the loader's order. The inventory numbers devices so.
   struct Device {

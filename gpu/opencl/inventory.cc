@@ -7,6 +7,21 @@
 namespace tendril::gpu {
 namespace {
 
+std::string type_of(uint64_t type) {
+  if ((type & CL_DEVICE_TYPE_ACCELERATOR) != 0) return "accelerator";
+  if ((type & CL_DEVICE_TYPE_GPU) != 0) return "gpu";
+  if ((type & CL_DEVICE_TYPE_CPU) != 0) return "cpu";
+  return "custom";
+}
+
+// "OpenCL 3.0 PoCL HSTR: ..." is 3.0.
+std::string version_of(const std::string& text) {
+  constexpr char kHead[] = "OpenCL ";
+  if (text.rfind(kHead, 0) != 0) return "";
+  const size_t begin = sizeof kHead - 1;
+  return text.substr(begin, text.find(' ', begin) - begin);
+}
+
 // The same device has the same number after a restart, on this machine only.
 std::string uuid_of(const DeviceFacts& facts, const std::string& platform) {
   uint64_t halves[2] = {0xcbf29ce484222325u, 0x84222325cbf29ce4u};  // FNV-1a
@@ -32,8 +47,13 @@ base::Result<Inventory> take_opencl_inventory(const std::string& driver_path) {
     facts.memory_total_bytes = driver.number_of(device.id, CL_DEVICE_GLOBAL_MEM_SIZE);
     facts.processors =
         static_cast<uint32_t>(driver.number_of(device.id, CL_DEVICE_MAX_COMPUTE_UNITS));
+    const uint64_t type = driver.number_of(device.id, CL_DEVICE_TYPE);
     // A kernel for this machine's processors is code of the worker's process.
-    facts.pageable_access = (driver.number_of(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    facts.pageable_access = (type & CL_DEVICE_TYPE_CPU) != 0;
+    facts.type = type_of(type);
+    facts.vendor = driver.text_of(device.id, CL_DEVICE_VENDOR);
+    facts.opencl_version = version_of(driver.text_of(device.id, CL_DEVICE_VERSION));
+    facts.extensions = driver.text_of(device.id, CL_DEVICE_EXTENSIONS);
     facts.uuid = uuid_of(facts, driver.text_of(device.platform, CL_PLATFORM_NAME));
     inventory.devices.push_back(std::move(facts));
   }

@@ -3,6 +3,25 @@
 #include "tests/opencl/opencl.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
+
+OpenCl cl;
+cl_device_id g_device = nullptr;
+cl_context g_context = nullptr;
+int g_failures = 0;
+
+void expect(bool holds, const char* what, const char* file, int line) {
+  if (holds) return;
+  printf("%s, line %d: not true: %s\n", file, line, what);
+  ++g_failures;
+}
+
+cl_kernel kernel_of(cl_program program, const char* name) {
+  cl_int error = CL_SUCCESS;
+  cl_kernel kernel = cl.clCreateKernel(program, name, &error);
+  EXPECT(error == CL_SUCCESS);
+  return kernel;
+}
 
 bool OpenCl::open() {
   void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL for the programs of these tests: every function, found in the machine's loader. They need
-// no header and no library of the machine when they are built.
+// What the programs of these tests share. They find every function of OpenCL in the machine's
+// loader, so they need no header and no library of the machine when they are built.
 #pragma once
 
 #include "api/opencl_abi.gen.h"
@@ -13,3 +13,14 @@ struct OpenCl {
   // False: the machine has no loader.
   bool open();
 };
+
+// What each program has, and how it says what came back wrong.
+extern OpenCl cl;
+extern cl_device_id g_device;
+extern cl_context g_context;
+extern int g_failures;
+
+void expect(bool holds, const char* what, const char* file, int line);
+#define EXPECT(condition) expect((condition), #condition, __FILE__, __LINE__)
+
+cl_kernel kernel_of(cl_program program, const char* name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ordinary OpenCL program. It uses what OpenCL offers beside images and says what came back
+// An ordinary OpenCL program. It uses what OpenCL offers and says what came back
 // wrong. It knows nothing of Tendril, so it must say nothing natively, too. With an argument it
 // runs only the part of that name.
 #include <stdio.h>
@@ -10,23 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "tests/opencl/opencl.h"
+#include "tests/opencl/program.h"
+
+cl_platform_id g_platform = nullptr;
 
 namespace {
-
-OpenCl cl;
-cl_platform_id g_platform = nullptr;
-cl_device_id g_device = nullptr;
-cl_context g_context = nullptr;
-int g_failures = 0;
-
-void expect(bool holds, const char* what, int line) {
-  if (holds) return;
-  printf("line %d: not true: %s\n", line, what);
-  ++g_failures;
-}
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-
 constexpr char kSource[] = R"(
 kernel void add(global int* values, int more) { values[get_global_id(0)] += more; }
 kernel void reverse_groups(global int* values, local int* group) {
@@ -36,6 +24,8 @@ kernel void reverse_groups(global int* values, local int* group) {
   values[get_global_id(0)] = group[size - 1 - me];
 }
 )";
+
+}  // namespace
 
 cl_command_queue queue_with(cl_command_queue_properties wanted) {
   const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, wanted, 0};
@@ -54,13 +44,6 @@ cl_program built(const char* source) {
   return program;
 }
 
-cl_kernel kernel_of(cl_program program, const char* name) {
-  cl_int error = CL_SUCCESS;
-  cl_kernel kernel = cl.clCreateKernel(program, name, &error);
-  EXPECT(error == CL_SUCCESS);
-  return kernel;
-}
-
 cl_mem buffer_of(std::vector<int>& values) {
   cl_int error = CL_SUCCESS;
   cl_mem buffer = cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
@@ -68,6 +51,8 @@ cl_mem buffer_of(std::vector<int>& values) {
   EXPECT(error == CL_SUCCESS);
   return buffer;
 }
+
+namespace {
 
 // What everything below uses: a queue, the kernel `add` and a buffer of numbers.
 struct Work {
@@ -183,6 +168,30 @@ void large_copies() {
   EXPECT(cl.clWaitForEvents(1, &event) == CL_SUCCESS);
   EXPECT(back == other);
   EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
+}
+
+// More data than a server holds for a queue that waits. Another queue goes on meanwhile.
+void copies_that_wait() {
+  Work work(0, 5'000'000), other(0, 2'000'000);  // 20 MB, 8 MB
+  cl_int error = CL_SUCCESS;
+  cl_event gate = cl.clCreateUserEvent(g_context, &error);
+  std::vector<int> values(work.values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int>(3 * i);
+  const size_t bytes = values.size() * sizeof(int);
+  EXPECT(cl.clEnqueueWriteBuffer(work.queue, work.buffer, CL_FALSE, 0, bytes, values.data(), 1,
+                                 &gate, nullptr) == CL_SUCCESS);
+  std::vector<int> back(values.size());
+  EXPECT(cl.clEnqueueReadBuffer(work.queue, work.buffer, CL_FALSE, 0, bytes, back.data(), 0,
+                                nullptr, nullptr) == CL_SUCCESS);
+  EXPECT(cl.clEnqueueWriteBuffer(other.queue, other.buffer, CL_TRUE, 0,
+                                 other.values.size() * sizeof(int), other.values.data(), 0, nullptr,
+                                 nullptr) == CL_SUCCESS);
+  other.run();
+  other.expect_added(1);
+  EXPECT(cl.clSetUserEventStatus(gate, CL_COMPLETE) == CL_SUCCESS);
+  EXPECT(cl.clFinish(work.queue) == CL_SUCCESS);
+  EXPECT(back == values);
+  EXPECT(cl.clReleaseEvent(gate) == CL_SUCCESS);
 }
 
 void copies_on_the_device() {
@@ -455,6 +464,38 @@ void threads() {
   EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
 }
 
+// Kernels of a few milliseconds for a minute. Each second it says how many.
+void work() {
+  cl_command_queue queue = queue_with(0);
+  cl_program program = built(R"(
+    kernel void turn(global uint* values, uint rounds) {
+      uint value = values[get_global_id(0)];
+      for (uint i = 0; i < rounds; ++i) value = value * 1664525u + 1013904223u;
+      values[get_global_id(0)] = value;
+    })");
+  cl_kernel kernel = kernel_of(program, "turn");
+  std::vector<int> values(64);
+  cl_mem buffer = buffer_of(values);
+  const cl_uint rounds = 100'000;
+  const size_t all = values.size();
+  EXPECT(cl.clSetKernelArg(kernel, 0, sizeof buffer, &buffer) == CL_SUCCESS);
+  EXPECT(cl.clSetKernelArg(kernel, 1, sizeof rounds, &rounds) == CL_SUCCESS);
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point since = Clock::now();
+  for (int seconds = 0, done = 0; seconds < 60 && g_failures == 0;) {
+    EXPECT(cl.clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &all, nullptr, 0, nullptr,
+                                     nullptr) == CL_SUCCESS);
+    EXPECT(cl.clFinish(queue) == CL_SUCCESS);
+    ++done;
+    if (Clock::now() - since < std::chrono::seconds(1)) continue;
+    printf("%d kernels\n", done);
+    fflush(stdout);
+    since += std::chrono::seconds(1);
+    done = 0;
+    ++seconds;
+  }
+}
+
 // On a slice of 64 MiB.
 void memory() {
   cl_ulong bytes = 0;
@@ -470,6 +511,19 @@ void memory() {
     EXPECT(error == CL_MEM_OBJECT_ALLOCATION_FAILURE);
     EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
   }
+}
+
+// Fills the slice to its last MiB and stays until it is ended.
+void filled_memory() {
+  constexpr size_t kPiece = 1u << 20;
+  cl_int error = CL_SUCCESS;
+  size_t count = 0;
+  while (cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE, kPiece, nullptr, &error) != nullptr)
+    ++count;
+  EXPECT(error == CL_MEM_OBJECT_ALLOCATION_FAILURE);
+  printf("%zu pieces\n", count);
+  fflush(stdout);
+  while (g_failures == 0) pause();
 }
 
 // The driver refuses the group, and the program hears of it when it waits.
@@ -488,12 +542,152 @@ void late_error() {
   EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
 }
 
+// Many commands, each with arguments, and one wait. The driver does not say what the arguments are.
+void many_commands() {
+  Work work;
+  std::vector<int> other(16, 5);
+  cl_mem small = buffer_of(other);
+  const int pattern = 9;
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT(cl.clSetKernelArg(work.add, 0, sizeof work.buffer, &work.buffer) == CL_SUCCESS);
+    work.adding(i % 2);
+    work.run();
+    EXPECT(cl.clEnqueueWriteBuffer(work.queue, small, CL_FALSE, 0, 64, other.data(), 0, nullptr,
+                                   nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueFillBuffer(work.queue, small, &pattern, 4, 0, 32, 0, nullptr, nullptr) ==
+           CL_SUCCESS);
+    EXPECT(cl.clEnqueueCopyBuffer(work.queue, small, small, 0, 32, 32, 0, nullptr, nullptr) ==
+           CL_SUCCESS);
+  }
+  EXPECT(cl.clFinish(work.queue) == CL_SUCCESS);
+  work.expect_added(1000);
+  EXPECT(cl.clReleaseMemObject(small) == CL_SUCCESS);
+  // What was a handle is none any more.
+  EXPECT(cl.clSetKernelArg(work.add, 0, sizeof small, &small) == CL_INVALID_ARG_VALUE);
+}
+
+// A function of the program cannot run on another machine, and devices say so.
 void refused() {
+  cl_device_exec_capabilities abilities = 0;
+  EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof abilities,
+                            &abilities, nullptr) == CL_SUCCESS);
+  EXPECT(abilities == CL_EXEC_KERNEL);
+  cl_command_queue queue = queue_with(0);
+  const auto function = [](void*) { g_called = 1000; };
+  EXPECT(cl.clEnqueueNativeKernel(queue, function, nullptr, 0, 0, nullptr, nullptr, 0, nullptr,
+                                  nullptr) == CL_INVALID_OPERATION);
+  EXPECT(cl.clFinish(queue) == CL_SUCCESS && g_called == 0);
+  EXPECT(cl.clReleaseCommandQueue(queue) == CL_SUCCESS);
+  cl_bool unified = CL_TRUE;
+  EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified,
+                            nullptr) == CL_SUCCESS);
+  EXPECT(unified == CL_FALSE);
+}
+
+// Devices say that they have no queues of their own, and nobody gets one.
+void queues_on_the_device() {
+  cl_uint most = 1;
+  cl_device_device_enqueue_capabilities abilities = 1;
+  EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_MAX_ON_DEVICE_QUEUES, sizeof most, &most,
+                            nullptr) == CL_SUCCESS);
+  EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES, sizeof abilities,
+                            &abilities, nullptr) == CL_SUCCESS);
+  EXPECT(most == 0 && abilities == 0);
+  std::vector<cl_name_version> features(256);
+  size_t bytes = 0;
+  EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_OPENCL_C_FEATURES,
+                            features.size() * sizeof features[0], features.data(),
+                            &bytes) == CL_SUCCESS);
+  features.resize(bytes / sizeof features[0]);
+  for (const cl_name_version& each : features)
+    EXPECT(strcmp(each.name, "__opencl_c_device_enqueue") != 0);
+  const cl_queue_properties wanted[] = {
+      CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
   cl_int error = CL_SUCCESS;
-  const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
-  EXPECT(cl.clCreateImage2D(g_context, CL_MEM_READ_WRITE, &format, 8, 8, 0, nullptr, &error) ==
-         nullptr);
-  EXPECT(error == CL_INVALID_OPERATION);
+  EXPECT(cl.clCreateCommandQueueWithProperties(g_context, g_device, wanted, &error) == nullptr);
+  EXPECT(error == CL_INVALID_QUEUE_PROPERTIES);
+  cl_command_queue queue = queue_with(0);
+  EXPECT(cl.clSetDefaultDeviceCommandQueue(g_context, g_device, queue) == CL_INVALID_OPERATION);
+  EXPECT(cl.clReleaseCommandQueue(queue) == CL_SUCCESS);
+}
+
+// Each server is a platform of its own. A context has devices of one of them.
+void two_servers() {
+  cl_platform_id platforms[2] = {};
+  cl_uint count = 0;
+  EXPECT(cl.clGetPlatformIDs(2, platforms, &count) == CL_SUCCESS && count == 2);
+  cl_device_id devices[2] = {};
+  for (int i = 0; i < 2; ++i)
+    EXPECT(cl.clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &devices[i], nullptr) ==
+           CL_SUCCESS);
+  cl_int error = CL_SUCCESS;
+  EXPECT(cl.clCreateContext(nullptr, 2, devices, nullptr, nullptr, &error) == nullptr);
+  EXPECT(error == CL_INVALID_DEVICE);
+  cl_context first = g_context;
+  for (cl_device_id device : devices) {
+    g_device = device;
+    g_context = cl.clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
+    EXPECT(error == CL_SUCCESS);
+    kernels();
+    EXPECT(cl.clReleaseContext(g_context) == CL_SUCCESS);
+  }
+  g_context = first;
+}
+
+// A function that PoCL natively ends the program for. Here it is a barrier.
+void old_wait() {
+  Work work(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+  cl_event ran = nullptr;
+  work.run({}, &ran);
+  EXPECT(cl.clEnqueueWaitForEvents(work.queue, 1, &ran) == CL_SUCCESS);
+  work.expect_added(1);
+  EXPECT(cl.clReleaseEvent(ran) == CL_SUCCESS);
+}
+
+// What a kernel prints is there when the program has waited for it.
+void printing() {
+  cl_command_queue queue = queue_with(0);
+  cl_program program =
+      built("kernel void say(int what) { printf(\"the kernel says %d\\n\", what); }");
+  cl_kernel say = kernel_of(program, "say");
+  const size_t one = 1;
+  for (int number = 1; number <= 3; ++number) {
+    EXPECT(cl.clSetKernelArg(say, 0, sizeof number, &number) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueNDRangeKernel(queue, say, 1, nullptr, &one, nullptr, 0, nullptr, nullptr) ==
+           CL_SUCCESS);
+    EXPECT(cl.clFinish(queue) == CL_SUCCESS);
+    printf("the program has waited for %d\n", number);
+    fflush(stdout);
+  }
+  EXPECT(cl.clReleaseKernel(say) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+  EXPECT(cl.clReleaseCommandQueue(queue) == CL_SUCCESS);
+}
+
+// Old and new markers and barriers, each with what it waits for.
+void markers() {
+  for (const cl_command_queue_properties order :
+       {cl_command_queue_properties{0},
+        cl_command_queue_properties{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE}}) {
+    Work work(order);
+    cl_int error = CL_SUCCESS;
+    cl_event gate = cl.clCreateUserEvent(g_context, &error), ran = nullptr, all[3] = {};
+    work.run({gate}, &ran);
+    EXPECT(cl.clEnqueueMarkerWithWaitList(work.queue, 1, &ran, &all[0]) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueBarrierWithWaitList(work.queue, 0, nullptr, &all[1]) == CL_SUCCESS);
+    work.adding(10);
+    work.run();
+    EXPECT(cl.clEnqueueMarker(work.queue, &all[2]) == CL_SUCCESS);
+    EXPECT(cl.clFlush(work.queue) == CL_SUCCESS);
+    EXPECT(status_of(all[0]) > CL_COMPLETE && status_of(all[1]) > CL_COMPLETE);
+    EXPECT(status_of(all[2]) > CL_COMPLETE);
+    EXPECT(cl.clSetUserEventStatus(gate, CL_COMPLETE) == CL_SUCCESS);
+    EXPECT(cl.clWaitForEvents(3, all) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueBarrier(work.queue) == CL_SUCCESS);
+    work.expect_added(11);
+    for (cl_event each : {gate, ran, all[0], all[1], all[2]})
+      EXPECT(cl.clReleaseEvent(each) == CL_SUCCESS);
+  }
 }
 
 struct Part {
@@ -504,6 +698,7 @@ struct Part {
 constexpr Part kParts[] = {{"information", &information},
                            {"kernels", &kernels},
                            {"large_copies", &large_copies},
+                           {"copies_that_wait", &copies_that_wait},
                            {"copies_on_the_device", &copies_on_the_device},
                            {"rectangles", &rectangles},
                            {"mappings", &mappings},
@@ -514,9 +709,27 @@ constexpr Part kParts[] = {{"information", &information},
                            {"programs", &programs},
                            {"errors", &errors},
                            {"threads", &threads},
+                           {"markers", &markers},
+                           {"sub_devices", &sub_devices},
+                           {"shared_memory", &shared_memory},
+                           {"pipes", &pipes},
+                           {"images", &images},
+                           {"image_information", &image_information},
+                           {"image_kernels", &image_kernels},
+                           {"image_copies", &image_copies},
+                           {"image_mappings", &image_mappings},
+                           {"image_of_a_buffer", &image_of_a_buffer},
+                           {"shared_refusals", &shared_refusals, true},
+                           {"old_wait", &old_wait, true},
+                           {"printing", &printing, true},
+                           {"work", &work, true},
                            {"memory", &memory, true},
+                           {"filled_memory", &filled_memory, true},
                            {"late_error", &late_error, true},
-                           {"refused", &refused, true}};
+                           {"refused", &refused, true},
+                           {"many_commands", &many_commands, true},
+                           {"queues_on_the_device", &queues_on_the_device, true},
+                           {"two_servers", &two_servers, true}};
 
 }  // namespace
 

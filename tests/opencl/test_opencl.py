@@ -2,68 +2,22 @@
 """OpenCL end to end: programs that know nothing of Tendril, on Debian's PoCL, natively and through
 a real tendrild and worker. Without PoCL they are skipped."""
 
-import ctypes.util
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from harness import (  # noqa: E402
-    ADDRESS_SANITIZED,
-    BUILD,
-    PROGRAMS,
-    TENDRIL,
-    THREAD_SANITIZED,
-    Daemon,
-    clean_environment,
-    listing,
-)
+from server import HAS_POCL, PROGRAM, OpenclServer, natively, run
+from harness import ADDRESS_SANITIZED, BUILD, THREAD_SANITIZED, clean_environment, listing
+from support.relay import Relay
 
-PROGRAM = PROGRAMS / "tendril_opencl_program"
 DEMO = pathlib.Path(__file__).resolve().parent / "demo.py"
 PYTHON = "/usr/bin/python3"  # for which Debian's python3-pyopencl is
-HAS_POCL = pathlib.Path("/etc/OpenCL/vendors/pocl.icd").exists() and ctypes.util.find_library(
-    "OpenCL"
-)
 HAS_PYOPENCL = (
     os.path.exists(PYTHON)
     and subprocess.run([PYTHON, "-c", "import pyopencl"], capture_output=True).returncode == 0
 )
-
-
-class OpenclServer(Daemon):
-    """`tendril serve --opencl` on a free port."""
-
-    def __init__(self, *options, environment=None):
-        words = ["serve", "--opencl", "--port", 0, "--audit-log", "off", "--sockets", "FOLDER/s"]
-        super().__init__([*words, *options], environment)
-
-
-def run(server, words, *options, **environment):
-    """`tendril run`, for a program with the server's devices."""
-    return subprocess.run(
-        [TENDRIL, "run", *options, "--", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=clean_environment(TENDRIL_SERVERS=server.endpoint, **environment),
-        check=False,
-    )
-
-
-def natively(words):
-    with tempfile.TemporaryDirectory() as cache:
-        return subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=clean_environment(POCL_CACHE_DIR=cache),
-            check=False,
-        )
 
 
 @unittest.skipUnless(HAS_POCL, "PoCL (Debian's pocl-opencl-icd) is not installed")
@@ -107,6 +61,12 @@ class Opencl(unittest.TestCase):
         """Nobody waits for a command. Its event and the next wait have the driver's error."""
         self.succeeds(run(self.server, [PROGRAM, "late_error"]), "0 failures")
 
+    def test_fine_grain_is_refused(self):
+        self.succeeds(run(self.server, [PROGRAM, "shared_refusals"]), "0 failures")
+
+    def test_the_old_wait_of_a_queue(self):
+        self.succeeds(run(self.server, [PROGRAM, "old_wait"]), "0 failures")
+
     def test_what_is_lent(self):
         device = listing([self.server])["gpus"][0]
         self.assertGreater(device["memory_total_bytes"], 0)
@@ -115,7 +75,39 @@ class Opencl(unittest.TestCase):
     def test_functions_that_are_not_there_say_so(self):
         done = run(self.server, [PROGRAM, "refused"])
         self.succeeds(done, "0 failures")
-        self.assertIn("clCreateImage2D is not available through Tendril", done.stderr)
+        self.assertIn("clEnqueueNativeKernel is not available through Tendril", done.stderr)
+
+    def test_queues_on_devices_are_refused(self):
+        self.succeeds(run(self.server, [PROGRAM, "queues_on_the_device"]), "0 failures")
+
+    def test_two_servers(self):
+        """A context for each. One for both is refused, and the message says what to do."""
+        other = OpenclServer("--warm", 1)
+        try:
+            both = f"{self.server.endpoint},{other.endpoint}"
+            words = [PROGRAM, "two_servers"]
+            done = run(self.server, words, "-n", "2", TENDRIL_SERVERS=both)
+        finally:
+            other.stop()
+        self.succeeds(done, "0 failures")
+        self.assertIn("a context cannot have devices of two servers", done.stderr)
+
+    def test_no_command_waits_for_an_answer(self):
+        """Of 12,000 calls the server answers a few. An answer has 16 bytes at least."""
+        with Relay(self.server.port) as relay:
+            options = {"TENDRIL_TRANSPORT": "tcp", "TENDRIL_SERVERS": relay.endpoint}
+            self.succeeds(run(self.server, [PROGRAM, "many_commands"], **options), "0 failures")
+            answered = sum(len(to_client) for _, to_client in relay.recorded)
+        self.assertLess(answered, 2000 * 16)
+
+    def test_what_kernels_print(self):
+        """It is on the program's output, before the wait for the kernel is over."""
+        wanted = natively([PROGRAM, "printing"]).stdout
+        self.assertIn("the kernel says 1\nthe program has waited for 1\n", wanted)
+        for transport in ("tcp", "shm"):
+            with self.subTest(transport):
+                done = run(self.server, [PROGRAM, "printing"], TENDRIL_TRANSPORT=transport)
+                self.assertEqual(done.stdout, wanted, done.stderr)
 
     def test_the_library_alone(self):
         """Without `tendril run`: a loader is pointed at the library, which takes its lease."""

@@ -9,8 +9,6 @@
 namespace tendril::worker::opencl {
 namespace {
 
-constexpr uint64_t kPropertiesMax = 64;  // pairs and a 0
-
 template <typename T, typename Release>
 cl_int release_object(void* object, Release* release) {
   return release != nullptr ? release(static_cast<T>(object)) : CL_INVALID_OPERATION;
@@ -33,7 +31,7 @@ cl_int handle(Executor& w, const wire::opencl::context_create_request& m,
     const uint32_t slot = w.slot_of(devices[i]);
     if (slot >= w.devices().size()) return CL_INVALID_DEVICE;
     distinct.push_back(devices[i]);
-    slots.push_back(slot);
+    if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
   }
   std::vector<cl_context_properties> properties = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(w.devices()[slots[0]].platform)};
@@ -54,7 +52,11 @@ cl_int handle(Executor& w, const wire::opencl::context_create_request& m,
 
 cl_int handle(Executor& w, const wire::opencl::release_request& m) {
   const Kind kind = api::opencl::id_kind(m.object);
-  if (kind == Kind::kDevice || kind == Kind::kNone || kind >= Kind::kCount) return CL_INVALID_VALUE;
+  if (kind == Kind::kNone || kind >= Kind::kCount) return CL_INVALID_VALUE;
+  // The session's own devices stay.
+  if (kind == Kind::kDevice &&
+      !w.part_ends(static_cast<cl_device_id>(w.objects().find(kind, m.object))))
+    return CL_INVALID_DEVICE;
   void* object = w.objects().unbind(kind, m.object);
   if (object == nullptr) return api::opencl::error_of(kind);
   const gpu::OpenclDriver& driver = w.driver();
@@ -78,8 +80,9 @@ cl_int handle(Executor& w, const wire::opencl::release_request& m) {
       return release_object<cl_event>(object, driver.clReleaseEvent);
     case Kind::kSampler:
       return release_object<cl_sampler>(object, driver.clReleaseSampler);
-    case Kind::kNone:
     case Kind::kDevice:
+      return release_object<cl_device_id>(object, driver.clReleaseDevice);
+    case Kind::kNone:
     case Kind::kCount:
       break;
   }

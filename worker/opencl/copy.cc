@@ -3,7 +3,6 @@
 // block: data wait in memory of this process until the command, or the client, has them.
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "api/opencl_handlers.gen.h"
 #include "worker/opencl/executor.h"
@@ -15,9 +14,6 @@ namespace {
 
 using wire::opencl::Form;
 using wire::opencl::Shape;
-
-// While one part is sent, the driver copies the next one.
-constexpr uint64_t kPartBytes = 4u << 20;
 
 // A command that copies, as the driver wants it.
 struct Command {
@@ -39,8 +35,11 @@ size_t element_bytes(const gpu::OpenclDriver& driver, cl_mem memory) {
 
 // Whether a part of this shape is exactly `bytes` long when it lies without gaps. The driver
 // touches so many of ours.
-bool fits(const gpu::OpenclDriver& driver, cl_mem memory, Form form, const Shape& shape,
-          uint64_t bytes) {
+bool fits(Executor& w, cl_mem memory, Form form, const Shape& shape, uint64_t bytes) {
+  const gpu::OpenclDriver& driver = w.driver();
+  if (form == Form::kShared)
+    return driver.clEnqueueSVMMemcpy != nullptr && shape.extent[0] == bytes && bytes != 0 &&
+           w.shared().has(shape.origin[0], bytes);
   if (form == Form::kLinear) return shape.extent[0] == bytes && bytes != 0;
   uint64_t product = form == Form::kImage ? element_bytes(driver, memory) : 1;
   for (const uint64_t extent : shape.extent)
@@ -59,6 +58,10 @@ struct Places {
 cl_int read_part(const gpu::OpenclDriver& driver, const Command& command, Form form,
                  const Shape& shape, uint8_t* into, cl_event* event) {
   const Places at(shape);
+  if (form == Form::kShared)
+    return driver.clEnqueueSVMMemcpy(command.queue, CL_FALSE, into,
+                                     reinterpret_cast<const void*>(at.origin[0]), at.extent[0],
+                                     command.waits, command.wait, event);
   if (form == Form::kImage)
     return driver.clEnqueueReadImage(command.queue, command.memory, CL_FALSE, at.origin, at.extent,
                                      0, 0, into, command.waits, command.wait, event);
@@ -71,6 +74,9 @@ cl_int read_part(const gpu::OpenclDriver& driver, const Command& command, Form f
 cl_int write_part(const gpu::OpenclDriver& driver, const Command& command, Form form,
                   const Shape& shape, const uint8_t* from, cl_event* event) {
   const Places at(shape);
+  if (form == Form::kShared)
+    return driver.clEnqueueSVMMemcpy(command.queue, CL_FALSE, reinterpret_cast<void*>(at.origin[0]),
+                                     from, at.extent[0], command.waits, command.wait, event);
   if (form == Form::kImage)
     return driver.clEnqueueWriteImage(command.queue, command.memory, CL_FALSE, at.origin, at.extent,
                                       0, 0, from, command.waits, command.wait, event);
@@ -79,27 +85,6 @@ cl_int write_part(const gpu::OpenclDriver& driver, const Command& command, Form 
                                          at.extent[0] * at.extent[1], from, command.waits,
                                          command.wait, event);
 }
-
-// Memory of this process that data for the client pass through.
-class Outgoing {
- public:
-  Outgoing(HostUse& host, uint64_t bytes) : host_(host), bytes_(bytes) {
-    if (!host_.take(bytes)) return;
-    memory_.reset(new (std::nothrow) uint8_t[bytes + 16]);
-    if (memory_ == nullptr) host_.give_back(bytes);
-  }
-  ~Outgoing() {
-    if (memory_ != nullptr) host_.give_back(bytes_);
-  }
-  Outgoing(const Outgoing&) = delete;
-  Outgoing& operator=(const Outgoing&) = delete;
-  uint8_t* data() const { return memory_.get(); }  // null: there is none
-
- private:
-  HostUse& host_;
-  const uint64_t bytes_;
-  std::unique_ptr<uint8_t[]> memory_;
-};
 
 // The handle of a command's event goes to the client's id, if there is one, and else nowhere.
 void settle(Executor& w, Scope& scope, uint64_t id, cl_event event) {
@@ -114,7 +99,7 @@ Command command_of(Scope& scope, const Request& m) {
   Command command;
   if (m.event != 0) scope.reserve(Kind::kEvent, m.event);
   command.queue = scope.get<cl_command_queue>(Kind::kQueue, m.queue);
-  command.memory = scope.get<cl_mem>(Kind::kMemory, m.memory);
+  if (m.form != Form::kShared) command.memory = scope.get<cl_mem>(Kind::kMemory, m.memory);
   command.wait = scope.handles<cl_event>(Kind::kEvent, m.wait);
   command.waits = static_cast<cl_uint>(m.wait.count);
   return command;
@@ -136,17 +121,16 @@ cl_int handle(Executor& w, const wire::opencl::read_now_request& m, wire::opencl
   Scope scope(w);
   const Command command = command_of(scope, m);
   if (!scope.ok()) return scope.error();
-  if (m.bytes > wire::kReplyInlineMax ||
-      !fits(w.driver(), command.memory, m.form, m.shape, m.bytes))
+  if (m.bytes > wire::kReplyInlineMax || !fits(w, command.memory, m.form, m.shape, m.bytes))
     return CL_INVALID_VALUE;
-  auto room = std::make_shared<Outgoing>(w.host(), m.bytes);
-  if (room->data() == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  const Room room = w.rooms().take(m.bytes);
+  if (room == nullptr) return CL_OUT_OF_HOST_MEMORY;
   cl_event event = nullptr;
   const cl_int result = m.form == Form::kLinear
                             ? w.driver().clEnqueueReadBuffer(
                                   command.queue, command.memory, CL_FALSE, m.shape.origin[0],
-                                  m.bytes, room->data(), command.waits, command.wait, &event)
-                            : read_part(w.driver(), command, m.form, m.shape, room->data(), &event);
+                                  m.bytes, room.get(), command.waits, command.wait, &event)
+                            : read_part(w.driver(), command, m.form, m.shape, room.get(), &event);
   if (result != CL_SUCCESS) return result;
   w.driver().clFlush(command.queue);
   QueueState& state = *w.queue(m.queue);
@@ -161,8 +145,8 @@ cl_int handle(Executor& w, const wire::opencl::read_now_request& m, wire::opencl
       [service, reply_id, room, bytes, owed](cl_int status) {
         const cl_int told = owed != CL_SUCCESS ? owed : result_of(status);
         if (told != CL_SUCCESS) return service->reply(reply_id, told, nullptr, 0);
-        std::memset(room->data() + bytes, 0, wire::padded(bytes) - bytes);
-        service->reply2(reply_id, CL_SUCCESS, &bytes, sizeof bytes, room->data(),
+        std::memset(room.get() + bytes, 0, wire::padded(bytes) - bytes);
+        service->reply2(reply_id, CL_SUCCESS, &bytes, sizeof bytes, room.get(),
                         static_cast<uint32_t>(wire::padded(bytes)));
       },
       false);
@@ -174,23 +158,24 @@ cl_int handle(Executor& w, const wire::opencl::read_now_request& m, wire::opencl
 namespace {
 
 // The driver has everything at once, in parts, so nothing that comes later gets in between. A part
-// is sent when it is there.
+// is sent when it is there, while the driver copies the next one.
 cl_int read_in_parts(Executor& w, const wire::opencl::read_request& m, const Command& command,
-                     const std::shared_ptr<Outgoing>& room, std::vector<JobRef>* jobs,
-                     cl_event* last) {
+                     std::vector<JobRef>* jobs, cl_event* last) {
   session::Service* const service = &w.service();
   for (uint64_t at = 0; at < m.bytes; at += kPartBytes) {
     const uint64_t bytes = std::min(kPartBytes, m.bytes - at), transfer = m.transfer;
     const bool ends = at + bytes == m.bytes;
+    const Room room = w.rooms().take(bytes);
+    if (room == nullptr) return CL_OUT_OF_HOST_MEMORY;
     cl_event event = nullptr;
-    const cl_int result = w.driver().clEnqueueReadBuffer(
-        command.queue, command.memory, CL_FALSE, m.shape.origin[0] + at, bytes, room->data() + at,
-        command.waits, command.wait, &event);
+    const cl_int result = w.driver().clEnqueueReadBuffer(command.queue, command.memory, CL_FALSE,
+                                                         m.shape.origin[0] + at, bytes, room.get(),
+                                                         command.waits, command.wait, &event);
     if (result != CL_SUCCESS) return result;
     jobs->push_back(w.jobs().add(
         {event}, jobs->empty() ? std::vector<JobRef>() : std::vector<JobRef>{jobs->back()},
         [service, transfer, room, at, bytes, ends](cl_int) {
-          service->send_bulk(transfer, at, room->data() + at, bytes);
+          service->send_bulk(transfer, at, room.get(), bytes);
           if (ends) service->transfer_sent(transfer);
         },
         true));
@@ -201,21 +186,22 @@ cl_int read_in_parts(Executor& w, const wire::opencl::read_request& m, const Com
 }
 
 cl_int read_whole(Executor& w, const wire::opencl::read_request& m, const Command& command,
-                  const std::shared_ptr<Outgoing>& room, std::vector<JobRef>* jobs,
-                  cl_event* last) {
+                  std::vector<JobRef>* jobs, cl_event* last) {
+  const Room room = w.rooms().take(m.bytes);
+  if (room == nullptr) return CL_OUT_OF_HOST_MEMORY;
   const cl_int result = m.form == Form::kLinear
                             ? w.driver().clEnqueueReadBuffer(
                                   command.queue, command.memory, CL_FALSE, m.shape.origin[0],
-                                  m.bytes, room->data(), command.waits, command.wait, last)
-                            : read_part(w.driver(), command, m.form, m.shape, room->data(), last);
+                                  m.bytes, room.get(), command.waits, command.wait, last)
+                            : read_part(w.driver(), command, m.form, m.shape, room.get(), last);
   if (result != CL_SUCCESS) return result;
   session::Service* const service = &w.service();
   const uint64_t address = m.address, bytes = m.bytes, transfer = m.transfer;
   jobs->push_back(w.jobs().add(
       {*last}, {},
       [service, address, transfer, bytes, room](cl_int) {
-        if (transfer == 0) return deliver(service, address, room->data(), bytes);
-        service->send_bulk(transfer, 0, room->data(), bytes);
+        if (transfer == 0) return deliver(service, address, room.get(), bytes);
+        service->send_bulk(transfer, 0, room.get(), bytes);
         service->transfer_sent(transfer);
       },
       transfer != 0 || bytes > wire::kReplyInlineMax));
@@ -232,15 +218,13 @@ cl_int handle(Executor& w, const wire::opencl::read_request& m) {
     return error;
   };
   if (!scope.ok()) return give_up(scope.error());
-  if (!fits(w.driver(), command.memory, m.form, m.shape, m.bytes)) return give_up(CL_INVALID_VALUE);
-  auto room = std::make_shared<Outgoing>(w.host(), m.bytes);
-  if (room->data() == nullptr) return give_up(CL_OUT_OF_HOST_MEMORY);
+  if (!fits(w, command.memory, m.form, m.shape, m.bytes)) return give_up(CL_INVALID_VALUE);
   std::vector<JobRef> jobs;
   cl_event last = nullptr;
   // Parts of a queue out of order end in any order, and no event is that of all of them.
   const bool parts = m.form == Form::kLinear && m.transfer != 0 && w.queue(m.queue)->in_order;
-  const cl_int result = parts ? read_in_parts(w, m, command, room, &jobs, &last)
-                              : read_whole(w, m, command, room, &jobs, &last);
+  const cl_int result =
+      parts ? read_in_parts(w, m, command, &jobs, &last) : read_whole(w, m, command, &jobs, &last);
   if (result != CL_SUCCESS) {
     if (last != nullptr) w.driver().clReleaseEvent(last);
     return give_up(result);
@@ -256,42 +240,74 @@ cl_int handle(Executor& w, const wire::opencl::read_request& m) {
   return CL_SUCCESS;
 }
 
+namespace {
+
+// What came is given to the driver where it lies, piece by piece, so it is copied once. If the
+// driver is slow, for example because the queue waits for the program, pieces are copied to make
+// room for others. `last`: the event of the last piece.
+cl_int write_pieces(Executor& w, const wire::opencl::write_request& m, const Command& command,
+                    Incoming* data, cl_event* last) {
+  const gpu::OpenclDriver& driver = w.driver();
+  cl_int result = CL_SUCCESS;
+  const bool all = data->each_piece([&](const session::Piece& piece) {
+    if (result != CL_SUCCESS) return false;
+    const bool holds = w.may_hold_piece();
+    const Room room = holds ? nullptr : w.rooms().take(piece.bytes);
+    if (room != nullptr) std::memcpy(room.get(), piece.data, piece.bytes);
+    const uint8_t* const from = holds ? piece.data : room.get();
+    cl_event event = nullptr;
+    result = from != nullptr
+                 ? driver.clEnqueueWriteBuffer(command.queue, command.memory, CL_FALSE,
+                                               m.shape.origin[0] + piece.offset, piece.bytes, from,
+                                               command.waits, command.wait, &event)
+                 : CL_OUT_OF_HOST_MEMORY;
+    if (result != CL_SUCCESS) return false;
+    driver.clFlush(command.queue);
+    if (*last != nullptr) driver.clReleaseEvent(*last);
+    *last = event;
+    if (holds) {
+      w.hold_piece(event, piece);
+    } else {
+      driver.clRetainEvent(event);
+      w.keep(event, room);
+    }
+    return holds;
+  });
+  return result == CL_SUCCESS && !all ? CL_OUT_OF_HOST_MEMORY : result;
+}
+
+cl_int write_whole(Executor& w, const wire::opencl::write_request& m, const Command& command,
+                   Incoming* data, cl_event* event) {
+  const uint8_t* const all = data->take_to_keep();
+  if (all == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  const cl_int result = m.form == Form::kLinear
+                            ? w.driver().clEnqueueWriteBuffer(
+                                  command.queue, command.memory, CL_FALSE, m.shape.origin[0],
+                                  m.bytes, all, command.waits, command.wait, event)
+                            : write_part(w.driver(), command, m.form, m.shape, all, event);
+  if (result != CL_SUCCESS) return result;
+  w.driver().clFlush(command.queue);
+  w.driver().clRetainEvent(*event);
+  data->keep(*event);
+  return result;
+}
+
+}  // namespace
+
 cl_int handle(Executor& w, const wire::opencl::write_request& m) {
   Scope scope(w);
   Incoming data(w, m.transfer, m.bytes, m.data);
   const Command command = command_of(scope, m);
   if (!scope.ok()) return scope.error();
-  if (!fits(w.driver(), command.memory, m.form, m.shape, m.bytes)) return CL_INVALID_VALUE;
-  const gpu::OpenclDriver& driver = w.driver();
+  if (!fits(w, command.memory, m.form, m.shape, m.bytes)) return CL_INVALID_VALUE;
   const bool parts = m.form == Form::kLinear && m.transfer != 0 && w.queue(m.queue)->in_order;
-  cl_int result = CL_SUCCESS;
   cl_event event = nullptr;
-  const auto write_linear = [&](const uint8_t* all, uint64_t at, uint64_t bytes) {
-    cl_event next = nullptr;
-    if (result == CL_SUCCESS)
-      result = driver.clEnqueueWriteBuffer(command.queue, command.memory, CL_FALSE,
-                                           m.shape.origin[0] + at, bytes, all + at, command.waits,
-                                           command.wait, &next);
-    if (next == nullptr) return;
-    if (event != nullptr) driver.clReleaseEvent(event);
-    event = next;
-  };
-  const uint8_t* all = parts ? data.take_to_keep(write_linear) : data.take_to_keep();
-  if (all == nullptr && event == nullptr) return CL_OUT_OF_HOST_MEMORY;
-  if (!parts) {
-    if (m.form == Form::kLinear)
-      write_linear(all, 0, m.bytes);
-    else
-      result = write_part(driver, command, m.form, m.shape, all, &event);
-  }
-  if (event == nullptr) return result;
-  driver.clFlush(command.queue);
-  driver.clRetainEvent(event);
-  data.keep(event);
+  const cl_int result = parts ? write_pieces(w, m, command, &data, &event)
+                              : write_whole(w, m, command, &data, &event);
   if (result == CL_SUCCESS)
     settle(w, scope, m.event, event);
-  else
-    driver.clReleaseEvent(event);
+  else if (event != nullptr)
+    w.driver().clReleaseEvent(event);
   return result;
 }
 

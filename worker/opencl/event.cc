@@ -5,12 +5,29 @@
 #include "worker/opencl/scope.h"
 
 namespace tendril::worker::opencl {
+namespace {
+
+// A driver may keep commands until their queue is flushed, and natively a wait flushes.
+void submit(Executor& w, const cl_event* events, uint64_t count) {
+  const gpu::OpenclDriver& driver = w.driver();
+  for (uint64_t i = 0; i < count; ++i) {
+    cl_command_queue queue = nullptr;
+    if (w.jobs().status_of(events[i]) == CL_QUEUED &&
+        driver.clGetEventInfo(events[i], CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, nullptr) ==
+            CL_SUCCESS &&
+        queue != nullptr)
+      driver.clFlush(queue);
+  }
+}
+
+}  // namespace
 
 cl_int handle(Executor& w, const wire::opencl::event_wait_request& m,
               wire::opencl::event_wait_reply&) {
   Scope scope(w);
   const cl_event* events = scope.handles<cl_event>(Kind::kEvent, m.events);
   if (!scope.ok() || m.events.count == 0) return scope.ok() ? CL_INVALID_VALUE : CL_INVALID_EVENT;
+  submit(w, events, m.events.count);
   std::vector<JobRef> before;
   for (const uint64_t id : m.events)
     if (JobRef job = w.held(id)) before.push_back(std::move(job));

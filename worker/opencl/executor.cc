@@ -17,31 +17,50 @@ constexpr uint32_t kSpinUs = 20;  // how long to look for the next call before s
 constexpr int32_t kGateLookMs = 1, kOrderLookMs = 200;
 constexpr int kBackgroundMax = 16;
 
+// The platforms of the devices in this assignment.
+std::vector<cl_platform_id> platforms_of(const gpu::OpenclDriver& driver,
+                                         const wire::Assignment& assignment) {
+  const std::vector<gpu::OpenclDriver::Device> all = driver.devices();
+  std::vector<cl_platform_id> platforms;
+  for (uint32_t slot = 0; slot < assignment.slice_count; ++slot) {
+    const uint32_t index = assignment.slices[slot].gpu_index;
+    const cl_platform_id platform = index < all.size() ? all[index].platform : nullptr;
+    if (platform != nullptr &&
+        std::find(platforms.begin(), platforms.end(), platform) == platforms.end())
+      platforms.push_back(platform);
+  }
+  return platforms;
+}
+
 }  // namespace
 
 Executor::Executor(const gpu::OpenclDriver& driver, session::Service* service,
                    const wire::Assignment& assignment, wire::AccountingPage* accounting,
                    Exports* exports, Turns turns)
-    : driver_(driver),
+    : driver_(driver.for_platforms(platforms_of(driver, assignment))),
       service_(service),
       assignment_(assignment),
       exports_(exports),
+      platforms_(platforms_of(driver, assignment)),
       host_bounds_(host_bounds(assignment, 1, machine_memory_bytes())),
       host_(host_bounds_.bytes),
+      rooms_(&host_),
       objects_(api::opencl::kKinds, host_bounds_.objects),
       charge_(assignment, accounting),
+      code_(exports, std::min(kHeldBytesMax, host_bounds_.bytes)),
       replies_(service),
-      jobs_(driver),
+      jobs_(driver_, &output_, service),
       gate_(this, turns, assignment.slice_count) {
   const std::vector<gpu::OpenclDriver::Device> all = driver.devices();
   for (uint32_t slot = 0; slot < assignment.slice_count; ++slot) {
     const uint32_t index = assignment.slices[slot].gpu_index;
     devices_.push_back(index < all.size() ? all[index] : gpu::OpenclDriver::Device());
-    const cl_platform_id platform = devices_.back().platform;
-    if (platform != nullptr &&
-        std::find(platforms_.begin(), platforms_.end(), platform) == platforms_.end())
-      platforms_.push_back(platform);
   }
+}
+
+Executor::~Executor() {
+  while (in_background_->load() != 0) std::this_thread::yield();
+  let_go();
 }
 
 int Executor::run() {
@@ -50,6 +69,8 @@ int Executor::run() {
 }
 
 uint32_t Executor::slot_of(cl_device_id device) const {
+  const auto part = parts_.find(device);
+  if (part != parts_.end()) return part->second;
   uint32_t slot = 0;
   while (slot < devices_.size() && devices_[slot].id != device) ++slot;
   return slot;
@@ -58,6 +79,17 @@ uint32_t Executor::slot_of(cl_device_id device) const {
 QueueState* Executor::queue(uint64_t id) {
   const auto found = queues_.find(id);
   return found != queues_.end() ? &found->second : nullptr;
+}
+
+bool Executor::charge_all(cl_context context, uint64_t id, uint64_t bytes) {
+  const std::vector<uint32_t>& slots = context_slots_[context];
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (charge_.take(slots[i], bytes)) continue;
+    while (i != 0) charge_.give_back(slots[--i], bytes);
+    return false;
+  }
+  for (const uint32_t slot : slots) charges_[id].push_back({slot, bytes});
+  return true;
 }
 
 void Executor::uncharge(uint64_t id) {
@@ -75,16 +107,26 @@ JobRef Executor::held(uint64_t event) {
   return nullptr;
 }
 
-void Executor::keep(cl_event event, std::unique_ptr<uint8_t[]> memory, uint64_t bytes) {
+void Executor::keep(cl_event event, Room memory) {
   constexpr size_t kLookFrom = 32;
-  kept_.push_back({event, std::move(memory), bytes});
+  kept_.push_back({event, std::move(memory)});
   if (kept_.size() >= kLookFrom) let_go();
+}
+
+void Executor::hold_piece(cl_event event, const session::Piece& piece) {
+  pieces_held_->fetch_add(1);
+  jobs_.add(
+      {event}, {},
+      [service = service_, held = pieces_held_, piece](cl_int) {
+        service->release(piece);
+        held->fetch_sub(1);
+      },
+      true);
 }
 
 void Executor::let_go() {
   while (!kept_.empty() && jobs_.status_of(kept_.front().event) <= CL_COMPLETE) {
     driver_.clReleaseEvent(kept_.front().event);
-    host_.give_back(kept_.front().bytes);
     kept_.pop_front();
   }
 }
@@ -135,7 +177,8 @@ void Executor::finish(const session::Call& call, cl_int result) {
     failed(result);
     if (QueueState* state = queue(call_queue_); state != nullptr && state->owed == CL_SUCCESS)
       state->owed = result;
-    fprintf(stderr, "%s failed: the driver answers %d\n", op_name(call.opcode), result);
+    dprintf(output_.log_descriptor(), "%s failed: the driver answers %d\n", op_name(call.opcode),
+            result);
   }
   replies_.finish(call, result);
 }

@@ -17,14 +17,19 @@
 #include "session/lane/service.h"
 #include "wire/assignment.h"
 #include "worker/core/charge.h"
+#include "worker/core/code_store.h"
 #include "worker/core/host_use.h"
 #include "worker/core/loop.h"
 #include "worker/core/objects.h"
+#include "worker/core/output.h"
 #include "worker/core/replies.h"
 #include "worker/core/scratch.h"
+#include "worker/core/slot_memory.h"
 #include "worker/core/turns.h"
 #include "worker/opencl/gate_port.h"
 #include "worker/opencl/jobs.h"
+#include "worker/opencl/rooms.h"
+#include "worker/opencl/svm.h"
 
 namespace tendril::worker {
 class Exports;
@@ -48,6 +53,8 @@ class Executor {
   Executor(const gpu::OpenclDriver& driver, session::Service* service,
            const wire::Assignment& assignment, wire::AccountingPage* accounting, Exports* exports,
            Turns turns);
+  // Only tests destroy one, when the driver has nothing to do any more.
+  ~Executor();
   // Runs until the client leaves. Returns the exit status.
   int run();
 
@@ -58,23 +65,26 @@ class Executor {
   Scratch& scratch() { return scratch_; }
   Jobs& jobs() { return jobs_; }
   Charge& charge() { return charge_; }
+  CodeStore& code() { return code_; }
   GatePort& gate() { return gate_; }
   HostUse& host() { return host_; }  // any thread
+  Rooms& rooms() { return rooms_; }  // any thread
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The device of each slot, and the platforms that have some of them.
   const std::vector<gpu::OpenclDriver::Device>& devices() const { return devices_; }
   const std::vector<cl_platform_id>& platforms() const { return platforms_; }
-  // The first slot on this device; the number of slots: none is.
+  // Parts of the session's devices.
+  void part_made(cl_device_id part, cl_device_id whole) { parts_[part] = slot_of(whole); }
+  bool part_ends(cl_device_id part) { return parts_.erase(part) != 0; }  // false: it is none
+  // The first slot on this device or on the device that it is a part of; the number of slots: none.
   uint32_t slot_of(cl_device_id device) const;
-  // The slots whose memory an object of this context may take.
-  const std::vector<uint32_t>& slots_of(cl_context context) { return context_slots_[context]; }
-
-  // What an object was charged to a slice; given back with uncharge.
-  void charged(uint64_t id, uint32_t slot, uint64_t bytes) {
-    charges_[id].push_back({slot, bytes});
-  }
+  // Charges `bytes` of an object to each slice of its context, because each may hold a copy. False:
+  // they do not fit one of them, and nothing is charged. `uncharge` gives back all of an object's.
+  bool charge_all(cl_context context, uint64_t id, uint64_t bytes);
   void uncharge(uint64_t id);
+  void rename_charge(uint64_t from, uint64_t to) { charges_[to] = std::move(charges_[from]); }
+  SharedMemories& shared() { return shared_; }
 
   // Null: no such queue.
   QueueState* queue(uint64_t id);
@@ -93,9 +103,12 @@ class Executor {
   void makes_event(uint64_t event) { call_event_ = event; }
   void made_event() { call_event_ = 0; }
 
-  // Keeps `memory` until `event` is over, and then gives `bytes` back to the host's account. Takes
-  // the caller's reference of the event.
-  void keep(cl_event event, std::unique_ptr<uint8_t[]> memory, uint64_t bytes);
+  // Keeps `memory` until `event` is over. Takes the caller's reference of the event.
+  void keep(cl_event event, Room memory);
+  // Whether the session may hold one more piece of a transfer. The others keep the network busy.
+  bool may_hold_piece() const { return pieces_held_->load() < kPiecesHeldMax; }
+  // Releases the piece when `event` is over.
+  void hold_piece(cl_event event, const session::Piece& piece);
 
   // Runs `work` on another thread, because it takes long; too many at once run here. It answers the
   // call itself.
@@ -119,7 +132,10 @@ class Executor {
   bool catch_up_now() { return false; }
   transport::Wait patience(bool polling);
   void looked() {}
-  void idle() { let_go(); }
+  void idle() {
+    let_go();
+    output_.send(service_);
+  }
   bool ordered() const;
   void obey();
   CallOutcome serve(const session::Call& call);
@@ -128,11 +144,11 @@ class Executor {
 
   struct Kept {
     cl_event event;
-    std::unique_ptr<uint8_t[]> memory;
-    uint64_t bytes;
+    Room memory;
   };
+  static constexpr int kPiecesHeldMax = SlotMemory::kSlots / 2 - 2;
 
-  const gpu::OpenclDriver& driver_;
+  const gpu::OpenclDriver driver_;  // what all of the session's platforms have
   session::Service* service_;
   const wire::Assignment assignment_;
   Exports* exports_;
@@ -143,17 +159,23 @@ class Executor {
   std::vector<cl_platform_id> platforms_;
   const HostBounds host_bounds_;
   HostUse host_;
+  Rooms rooms_;
   ObjectTables<Kind> objects_;
   Charge charge_;
+  CodeStore code_;
   Replies replies_;
   Scratch scratch_;
+  Output output_;
   Jobs jobs_;
   GatePort gate_;
   std::unordered_map<uint64_t, QueueState> queues_;
   std::unordered_map<cl_context, std::vector<uint32_t>> context_slots_;
   std::unordered_map<uint64_t, JobRef> held_events_;
   std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, uint64_t>>> charges_;
+  std::unordered_map<cl_device_id, uint32_t> parts_;
+  SharedMemories shared_;
   std::deque<Kept> kept_;
+  std::shared_ptr<std::atomic<int>> pieces_held_ = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<std::atomic<int>> in_background_ = std::make_shared<std::atomic<int>>(0);
 };
 

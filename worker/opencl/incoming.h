@@ -23,23 +23,26 @@ class Incoming {
   Incoming& operator=(const Incoming&) = delete;
 
   // Null: the counts do not match, there is no memory, or the session is over. Those of a transfer
-  // lie in memory of this object, and those of a call in the call. `came`: after each piece.
-  using Came = std::function<void(const uint8_t* all, uint64_t offset, uint64_t bytes)>;
-  const uint8_t* take(const Came& came = nullptr);
+  // lie in memory of this object, and those of a call in the call.
+  const uint8_t* take();
   // The same, but in memory that outlives the call.
-  const uint8_t* take_to_keep(const Came& came = nullptr);
+  const uint8_t* take_to_keep();
   // Keeps that memory until `event` is over. Takes the caller's reference of the event.
   void keep(cl_event event);
+  // Shows each piece of a transfer as it comes. Who answers true keeps it, and releases it later.
+  // False: the pieces do not fit what was announced, or the session is over.
+  using Takes = std::function<bool(const session::Piece& piece)>;
+  bool each_piece(const Takes& takes);
 
  private:
   bool room();
-  bool receive(const Came& came);
+  bool receive();
 
   Executor& executor_;
   uint64_t transfer_;  // 0 as soon as all has come
   const uint64_t bytes_;
   const wire::Bytes inside_;
-  std::unique_ptr<uint8_t[]> memory_;
+  Room memory_;
 };
 
 }  // namespace tendril::worker::opencl

@@ -3,7 +3,6 @@
 #include "worker/opencl/jobs.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/clock.h"
 
@@ -16,6 +15,15 @@ constexpr uint64_t kPatienceNs = 60'000;
 constexpr int64_t kLookAgainUs = 5'000;
 
 }  // namespace
+
+Jobs::~Jobs() {
+  {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    ended_ = true;
+  }
+  changed_.signal();
+  if (thread_.joinable()) thread_.join();
+}
 
 cl_int Jobs::status_of(cl_event event) const {
   cl_int status = CL_QUEUED;
@@ -57,6 +65,7 @@ JobRef Jobs::add(std::vector<cl_event> events, std::vector<JobRef> before,
 }
 
 void Jobs::finish(const JobRef& job, cl_int status) {
+  output_.send(service_);
   job->done(status);
   job->done = nullptr;  // and what it kept
   job->finished.store(true, std::memory_order_release);
@@ -95,10 +104,7 @@ void Jobs::hand_over(JobRef job) {
     const std::lock_guard<std::mutex> hold(mutex_);
     handed_.push_back(std::move(job));
   }
-  if (!started_) {
-    started_ = true;
-    std::thread([this] { work(); }).detach();
-  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   changed_.signal();
 }
 
@@ -109,6 +115,7 @@ void Jobs::work() {
     std::deque<JobRef> jobs;
     {
       const std::lock_guard<std::mutex> hold(mutex_);
+      if (ended_) return;
       jobs = handed_;
     }
     bool some_done = false;

@@ -11,10 +11,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/lock.h"
 #include "gpu/opencl/driver.h"
+#include "session/lane/service.h"
+#include "worker/core/output.h"
 
 namespace tendril::worker::opencl {
 
@@ -30,7 +33,12 @@ using JobRef = std::shared_ptr<Job>;
 
 class Jobs {
  public:
-  explicit Jobs(const gpu::OpenclDriver& driver) : driver_(driver) {}
+  // Before a job says that something is over, the client gets what kernels printed.
+  Jobs(const gpu::OpenclDriver& driver, Output* output, session::Service* service)
+      : driver_(driver), output_(*output), service_(service) {}
+  // Ends the thread. Jobs that are left are dropped. Only tests destroy one, and then no event of
+  // a job may be pending.
+  ~Jobs();
 
   // `slow`: `done` may wait for the client, so it never runs on the executor's thread. The events
   // get one more reference each.
@@ -50,11 +58,14 @@ class Jobs {
   void work();
 
   const gpu::OpenclDriver& driver_;
+  Output& output_;
+  session::Service* const service_;
   std::deque<JobRef> polled_;
   base::Event changed_;
   std::mutex mutex_;
   std::deque<JobRef> handed_;  // guarded by mutex_
-  bool started_ = false;       // the thread
+  bool ended_ = false;         // guarded by mutex_
+  std::thread thread_;
 };
 
 }  // namespace tendril::worker::opencl

@@ -76,6 +76,12 @@ cl_int set_argument(Executor& w, const Request& m) {
     return w.driver().clSetKernelArg(kernel, m.index, m.size, m.value.data);
   }
   if (m.size != sizeof(cl_mem)) return CL_INVALID_ARG_SIZE;
+  if (m.form == ArgumentForm::kShared) {
+    if (w.driver().clSetKernelArgSVMPointer == nullptr) return CL_INVALID_OPERATION;
+    if (m.object != 0 && !w.shared().has(m.object, 1)) return CL_INVALID_ARG_VALUE;
+    return w.driver().clSetKernelArgSVMPointer(kernel, m.index,
+                                               reinterpret_cast<const void*>(m.object));
+  }
   if (m.form == ArgumentForm::kSampler)
     return set_object<cl_sampler>(w, kernel, m.index, m.size, Kind::kSampler, m.object);
   if (m.form == ArgumentForm::kQueue)
@@ -114,11 +120,13 @@ cl_int handle(Executor& w, const wire::opencl::kernel_names_request& m,
   auto program = scope.get<cl_program>(Kind::kProgram, m.program);
   if (!scope.ok()) return scope.error();
   const gpu::OpenclDriver& driver = w.driver();
+  if (driver.clCreateKernelsInProgram == nullptr) return CL_INVALID_OPERATION;
+  // A program that is not built has no names: some drivers refuse to say them, some say none.
   size_t bytes = 0;
-  const cl_int result =
-      driver.clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, nullptr, &bytes);
-  // A program that is not built has no names, and drivers say so in their own ways.
-  if (result != CL_SUCCESS) return CL_INVALID_PROGRAM_EXECUTABLE;
+  cl_uint count = 0;
+  if (driver.clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, nullptr, &bytes) != CL_SUCCESS ||
+      driver.clCreateKernelsInProgram(program, 0, nullptr, &count) != CL_SUCCESS)
+    return CL_INVALID_PROGRAM_EXECUTABLE;
   auto* names = bytes < wire::kReplyBytesMax / 2 ? scope.scratch<uint8_t>(bytes + 1) : nullptr;
   if (names == nullptr) return CL_OUT_OF_HOST_MEMORY;
   r.names = {names, bytes};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers, charged to the slices of their context.
+#include "worker/opencl/memory.h"
 #include "api/opencl_handlers.gen.h"
 #include "worker/opencl/executor.h"
 #include "worker/opencl/incoming.h"
@@ -8,13 +9,41 @@
 namespace tendril::worker::opencl {
 namespace {
 
-// The host's memory is the client's. What remains is how kernels and the host use the buffer.
-constexpr cl_mem_flags kForwarded = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY |
-                                    CL_MEM_ALLOC_HOST_PTR | CL_MEM_HOST_WRITE_ONLY |
-                                    CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS |
-                                    CL_MEM_KERNEL_READ_AND_WRITE;
+// A buffer in memory that is charged already.
+cl_int make_in_shared(Executor& w, Scope& scope, const wire::opencl::buffer_create_request& m,
+                      cl_context context) {
+  if (!w.shared().has(m.shared, m.size)) return CL_INVALID_HOST_PTR;
+  const cl_mem_flags flags = (m.flags & kForwardedFlags & ~CL_MEM_ALLOC_HOST_PTR);
+  cl_int result = CL_SUCCESS;
+  cl_mem memory = w.driver().clCreateBuffer(context, flags | CL_MEM_USE_HOST_PTR, m.size,
+                                            reinterpret_cast<void*>(m.shared), &result);
+  if (result == CL_SUCCESS) scope.bind(Kind::kMemory, m.memory, memory);
+  return result;
+}
 
 }  // namespace
+
+cl_int handle(Executor& w, const wire::opencl::pipe_create_request& m,
+              wire::opencl::pipe_create_reply& r) {
+  Scope scope(w);
+  scope.reserve(Kind::kMemory, m.memory);
+  auto context = scope.get<cl_context>(Kind::kContext, m.context);
+  if (!scope.ok()) return scope.error();
+  if (w.driver().clCreatePipe == nullptr) return CL_INVALID_OPERATION;
+  const uint64_t bytes = uint64_t{m.packet_bytes} * m.packets;
+  if (!w.charge_all(context, m.memory, bytes)) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  cl_int result = CL_SUCCESS;
+  cl_mem memory =
+      w.driver().clCreatePipe(context, m.flags & (CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS),
+                              m.packet_bytes, m.packets, nullptr, &result);
+  if (result != CL_SUCCESS) {
+    w.uncharge(m.memory);
+    return result;
+  }
+  r.size = bytes;
+  scope.bind(Kind::kMemory, m.memory, memory);
+  return result;
+}
 
 cl_int handle(Executor& w, const wire::opencl::buffer_create_request& m,
               wire::opencl::buffer_create_reply&) {
@@ -24,30 +53,22 @@ cl_int handle(Executor& w, const wire::opencl::buffer_create_request& m,
   auto context = scope.get<cl_context>(Kind::kContext, m.context);
   if (!scope.ok()) return scope.error();
   if (m.size == 0) return CL_INVALID_BUFFER_SIZE;
-  // Several slices of one context may each hold a copy.
-  const std::vector<uint32_t>& slots = w.slots_of(context);
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (w.charge().take(slots[i], m.size)) continue;
-    while (i != 0) w.charge().give_back(slots[--i], m.size);
-    return CL_MEM_OBJECT_ALLOCATION_FAILURE;
-  }
-  const auto give_back = [&] {
-    for (const uint32_t slot : slots) w.charge().give_back(slot, m.size);
-  };
+  if (m.shared != 0) return make_in_shared(w, scope, m, context);
+  if (!w.charge_all(context, m.memory, m.size)) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
   const uint8_t* data = content.take();
   if (m.has_content != 0 && data == nullptr) {
-    give_back();
+    w.uncharge(m.memory);
     return CL_OUT_OF_HOST_MEMORY;
   }
   cl_int result = CL_SUCCESS;
-  const cl_mem_flags flags = (m.flags & kForwarded) | (data != nullptr ? CL_MEM_COPY_HOST_PTR : 0);
+  const cl_mem_flags flags =
+      (m.flags & kForwardedFlags) | (data != nullptr ? CL_MEM_COPY_HOST_PTR : 0);
   cl_mem memory =
       w.driver().clCreateBuffer(context, flags, m.size, const_cast<uint8_t*>(data), &result);
   if (result != CL_SUCCESS) {
-    give_back();
+    w.uncharge(m.memory);
     return result;
   }
-  for (const uint32_t slot : slots) w.charged(m.memory, slot, m.size);
   scope.bind(Kind::kMemory, m.memory, memory);
   return result;
 }
@@ -61,7 +82,7 @@ cl_int handle(Executor& w, const wire::opencl::sub_buffer_create_request& m,
   const cl_buffer_region region = {m.origin, m.size};
   cl_int result = CL_SUCCESS;
   cl_mem memory =
-      w.driver().clCreateSubBuffer(parent, m.flags & kForwarded & ~CL_MEM_ALLOC_HOST_PTR,
+      w.driver().clCreateSubBuffer(parent, m.flags & kForwardedFlags & ~CL_MEM_ALLOC_HOST_PTR,
                                    CL_BUFFER_CREATE_TYPE_REGION, &region, &result);
   if (result == CL_SUCCESS) scope.bind(Kind::kMemory, m.memory, memory);
   return result;

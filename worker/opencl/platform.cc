@@ -85,6 +85,8 @@ cl_int about_any(Executor& w, Scope& scope, const Question& question) {
       return about<cl_mem>(scope, Kind::kMemory, driver.clGetMemObjectInfo, question);
     case Subject::kImage:
       return about<cl_mem>(scope, Kind::kMemory, driver.clGetImageInfo, question);
+    case Subject::kPipe:
+      return about<cl_mem>(scope, Kind::kMemory, driver.clGetPipeInfo, question);
     case Subject::kSampler:
       return about<cl_sampler>(scope, Kind::kSampler, driver.clGetSamplerInfo, question);
     case Subject::kEvent:
@@ -144,6 +146,36 @@ cl_int handle(Executor& w, const wire::opencl::session_devices_request&,
   r.device = {ids, count};
   r.kind = {kinds, count};
   return CL_SUCCESS;
+}
+
+cl_int handle(Executor& w, const wire::opencl::sub_devices_create_request& m,
+              wire::opencl::sub_devices_create_reply& r) {
+  constexpr uint64_t kPropertiesMost = 4096;
+  constexpr cl_uint kPartsMost = 1024;
+  Scope scope(w);
+  auto whole = scope.get<cl_device_id>(Kind::kDevice, m.device);
+  auto* parts = scope.scratch<cl_device_id>(kPartsMost);
+  auto* ids = scope.scratch<uint64_t>(kPartsMost);
+  if (!scope.ok()) return scope.error();
+  // The driver reads to the 0 that ends the list, and for counts to two of them.
+  const uint64_t count = m.properties.count;
+  if (count < 3 || count > kPropertiesMost || m.properties[count - 1] != 0 ||
+      (m.properties[0] == CL_DEVICE_PARTITION_BY_COUNTS && m.properties[count - 2] != 0))
+    return CL_INVALID_VALUE;
+  if (w.driver().clCreateSubDevices == nullptr) return CL_INVALID_OPERATION;
+  cl_uint made = 0;
+  const cl_uint room = std::min(m.room, kPartsMost);
+  const cl_int result = w.driver().clCreateSubDevices(
+      whole, reinterpret_cast<const cl_device_partition_property*>(m.properties.data), room,
+      room != 0 ? parts : nullptr, &made);
+  if (result != CL_SUCCESS) return result;
+  r.count = made;
+  for (cl_uint i = 0; i < made && i < room; ++i) {
+    ids[i] = w.objects().id_of(Kind::kDevice, parts[i]);
+    w.part_made(parts[i], whole);
+  }
+  if (room != 0) r.devices = {ids, std::min(made, room)};
+  return result;
 }
 
 cl_int handle(Executor& w, const wire::opencl::information_request& m,

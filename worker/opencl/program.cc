@@ -5,7 +5,6 @@
 
 #include "api/opencl_handlers.gen.h"
 #include "worker/opencl/executor.h"
-#include "worker/opencl/incoming.h"
 #include "worker/opencl/scope.h"
 
 namespace tendril::worker::opencl {
@@ -39,23 +38,73 @@ std::vector<cl_device_id> devices_of(Scope& scope, const wire::Array<uint64_t>& 
                           : std::vector<cl_device_id>();
 }
 
+// What a program is made of: the bytes in the call, or an image in the store.
+struct Content {
+  CodeStore::Image kept;
+  const uint8_t* bytes = nullptr;  // null: they are not as many as the call says
+  bool missing = false;            // the store has no such image
+};
+template <typename Request>
+Content content_of(Executor& w, const Request& m, const wire::Bytes& inside) {
+  Content content;
+  if (m.hash.count != 0) {
+    content.kept = w.code().find(hash_text(m.hash), m.bytes);
+    content.missing = content.kept == nullptr;
+    if (!content.missing) content.bytes = content.kept->data.get();
+  } else if (inside.count == m.bytes) {
+    content.bytes = inside.data;
+  }
+  return content;
+}
+
+// Before OpenCL 2.1 it is a function of an extension. Null: the driver takes no language.
+clCreateProgramWithIL_t* function_for_language(const gpu::OpenclDriver& driver,
+                                               const std::vector<cl_device_id>& devices) {
+  if (driver.clCreateProgramWithIL != nullptr) return driver.clCreateProgramWithIL;
+  cl_platform_id platform = nullptr;
+  if (devices.empty() || driver.clGetExtensionFunctionAddressForPlatform == nullptr ||
+      driver.clGetDeviceInfo(devices.front(), CL_DEVICE_PLATFORM, sizeof platform, &platform,
+                             nullptr) != CL_SUCCESS ||
+      driver.text_of(devices.front(), CL_DEVICE_EXTENSIONS).find("cl_khr_il_program") ==
+          std::string::npos)
+    return nullptr;
+  return reinterpret_cast<clCreateProgramWithIL_t*>(
+      driver.clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR"));
+}
+
 std::string text_of(const wire::Bytes& bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data), bytes.count);
 }
 
+template <typename Request>
+Building building_of(Executor& w, Scope& scope, const Request& m) {
+  auto program = scope.get<cl_program>(Kind::kProgram, m.program);
+  return {w.driver(),        &w.service(), w.call().reply_id, program, devices_of(scope, m.devices),
+          text_of(m.options)};
+}
+
 }  // namespace
 
+// An upload that fails is not there when a program wants it.
+cl_int handle(Executor& w, const wire::opencl::program_upload_request& m) {
+  const uint64_t limit = std::min(w.host().most(), kProgramBytesMax + 1);
+  w.code().add(hash_text(m.hash), receive_image(&w.service(), limit, m.transfer, m.bytes, {}));
+  return CL_SUCCESS;
+}
+
 cl_int handle(Executor& w, const wire::opencl::program_create_request& m,
-              wire::opencl::program_create_reply&) {
+              wire::opencl::program_create_reply& r) {
   Scope scope(w);
-  Incoming incoming(w, m.transfer, m.bytes, m.text);
   scope.reserve(Kind::kProgram, m.program);
   auto context = scope.get<cl_context>(Kind::kContext, m.context);
   const std::vector<cl_device_id> devices = devices_of(scope, m.devices);
   if (!scope.ok()) return scope.error();
   if (m.bytes == 0 || m.bytes > kProgramBytesMax) return CL_INVALID_VALUE;
-  const uint8_t* bytes = incoming.take();
-  if (bytes == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  const Content content = content_of(w, m, m.text);
+  r.missing = content.missing;
+  if (content.missing) return CL_SUCCESS;
+  const uint8_t* bytes = content.bytes;
+  if (bytes == nullptr) return CL_INVALID_VALUE;
   const gpu::OpenclDriver& driver = w.driver();
   cl_int result = CL_INVALID_OPERATION;
   cl_program program = nullptr;
@@ -63,8 +112,10 @@ cl_int handle(Executor& w, const wire::opencl::program_create_request& m,
     const char* text = reinterpret_cast<const char*>(bytes);
     const size_t length = m.bytes;
     program = driver.clCreateProgramWithSource(context, 1, &text, &length, &result);
-  } else if (m.form == ProgramForm::kLanguage && driver.clCreateProgramWithIL != nullptr) {
-    program = driver.clCreateProgramWithIL(context, bytes, m.bytes, &result);
+  } else if (m.form == ProgramForm::kLanguage) {
+    auto* const create = function_for_language(driver, devices);
+    if (create == nullptr) return CL_INVALID_OPERATION;
+    program = create(context, bytes, m.bytes, &result);
   } else if (m.form == ProgramForm::kBuiltIn) {
     const std::string names(reinterpret_cast<const char*>(bytes), m.bytes);
     program = driver.clCreateProgramWithBuiltInKernels(
@@ -77,7 +128,6 @@ cl_int handle(Executor& w, const wire::opencl::program_create_request& m,
 cl_int handle(Executor& w, const wire::opencl::program_from_binaries_request& m,
               wire::opencl::program_from_binaries_reply& r) {
   Scope scope(w);
-  Incoming incoming(w, m.transfer, m.bytes, m.data);
   scope.reserve(Kind::kProgram, m.program);
   auto context = scope.get<cl_context>(Kind::kContext, m.context);
   const std::vector<cl_device_id> devices = devices_of(scope, m.devices);
@@ -85,8 +135,11 @@ cl_int handle(Executor& w, const wire::opencl::program_from_binaries_request& m,
   const uint64_t count = devices.size();
   if (count == 0 || m.lengths.count != count || m.bytes == 0 || m.bytes > kProgramBytesMax)
     return CL_INVALID_VALUE;
-  const uint8_t* bytes = incoming.take();
-  if (bytes == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  const Content content = content_of(w, m, m.data);
+  r.missing = content.missing;
+  if (content.missing) return CL_SUCCESS;
+  const uint8_t* bytes = content.bytes;
+  if (bytes == nullptr) return CL_INVALID_VALUE;
   std::vector<size_t> lengths(count);
   std::vector<const unsigned char*> binaries(count);
   uint64_t at = 0;
@@ -109,15 +162,23 @@ cl_int handle(Executor& w, const wire::opencl::program_from_binaries_request& m,
   return result;
 }
 
+cl_int handle(Executor& w, const wire::opencl::specialization_set_request& m,
+              wire::opencl::specialization_set_reply&) {
+  Scope scope(w);
+  auto program = scope.get<cl_program>(Kind::kProgram, m.program);
+  if (!scope.ok()) return scope.error();
+  if (m.value.count == 0) return CL_INVALID_VALUE;
+  if (w.driver().clSetProgramSpecializationConstant == nullptr) return CL_INVALID_OPERATION;
+  return w.driver().clSetProgramSpecializationConstant(program, m.number, m.value.count,
+                                                       m.value.data);
+}
+
 cl_int handle(Executor& w, const wire::opencl::program_build_request& m,
               wire::opencl::program_build_reply&) {
   Scope scope(w);
-  auto program = scope.get<cl_program>(Kind::kProgram, m.program);
-  Building building = {
-      w.driver(),        &w.service(), w.call().reply_id, program, devices_of(scope, m.devices),
-      text_of(m.options)};
+  Building building = building_of(w, scope, m);
   if (!scope.ok()) return scope.error();
-  w.driver().clRetainProgram(program);
+  w.driver().clRetainProgram(building.program);
   w.in_background([building = std::move(building)] {
     building.answer(building.driver.clBuildProgram(building.program, building.count(),
                                                    building.list(), building.options.c_str(),
@@ -129,10 +190,7 @@ cl_int handle(Executor& w, const wire::opencl::program_build_request& m,
 cl_int handle(Executor& w, const wire::opencl::program_compile_request& m,
               wire::opencl::program_compile_reply&) {
   Scope scope(w);
-  auto program = scope.get<cl_program>(Kind::kProgram, m.program);
-  Building building = {
-      w.driver(),        &w.service(), w.call().reply_id, program, devices_of(scope, m.devices),
-      text_of(m.options)};
+  Building building = building_of(w, scope, m);
   if (m.headers.count > kInputsMax) scope.fail(CL_INVALID_VALUE);
   const cl_program* found =
       scope.ok() ? scope.handles<cl_program>(Kind::kProgram, m.headers) : nullptr;
@@ -146,9 +204,10 @@ cl_int handle(Executor& w, const wire::opencl::program_compile_request& m,
   names.pop_back();
   if (names.size() != m.headers.count) scope.fail(CL_INVALID_VALUE);
   if (!scope.ok()) return scope.error();
+  if (w.driver().clCompileProgram == nullptr) return CL_INVALID_OPERATION;
   std::vector<cl_program> headers(found, found + m.headers.count);
   for (cl_program each : headers) w.driver().clRetainProgram(each);
-  w.driver().clRetainProgram(program);
+  w.driver().clRetainProgram(building.program);
   w.in_background(
       [building = std::move(building), headers = std::move(headers), names = std::move(names)] {
         std::vector<const char*> texts;

@@ -9,17 +9,12 @@
 namespace tendril::worker::opencl {
 namespace {
 
-constexpr uint64_t kPropertiesMax = 64;  // pairs and a 0
-
 cl_command_queue make(const gpu::OpenclDriver& driver, cl_context context, cl_device_id device,
                       const std::vector<cl_queue_properties>& properties,
                       cl_command_queue_properties plain, cl_int* result) {
-  if (driver.clCreateCommandQueueWithProperties != nullptr) {
-    cl_command_queue made = driver.clCreateCommandQueueWithProperties(
+  if (driver.clCreateCommandQueueWithProperties != nullptr)
+    return driver.clCreateCommandQueueWithProperties(
         context, device, properties.size() > 1 ? properties.data() : nullptr, result);
-    // A driver of OpenCL 1.2 behind a loader of 2.0 refuses, and the other function does the same.
-    if (*result != CL_INVALID_OPERATION) return made;
-  }
   if (driver.clCreateCommandQueue == nullptr) {
     *result = CL_INVALID_OPERATION;
     return nullptr;

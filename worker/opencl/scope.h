@@ -7,6 +7,8 @@
 
 namespace tendril::worker::opencl {
 
+constexpr uint64_t kPropertiesMax = 64;  // of an object: pairs and a 0
+
 class Scope {
  public:
   explicit Scope(Executor& executor) : executor_(executor) {}
