@@ -18,8 +18,7 @@
 
 #include "base/clock.h"
 #include "bench/bare.h"
-#include "session/lane/lane.h"
-#include "session/lane/service.h"
+#include "bench/lane_worker.h"
 #include "transport/testing/test_channels.h"
 
 namespace {
@@ -27,7 +26,12 @@ namespace {
 using namespace tendril;  // NOLINT: a program
 using bench::bare_bulk_gbs;
 using bench::bare_trips_us;
+using bench::kGive;
+using bench::kPing;
+using bench::kSink;
+using bench::kTake;
 using bench::undisturbed_us;
+using bench::Worker;
 using transport::ChannelSet;
 
 int rounds = 9;
@@ -37,6 +41,13 @@ constexpr uint64_t kBulkBytes = 64u << 20;
 constexpr int kBulkTimes = 4;
 uint32_t spin_us = 1'000'000;
 
+// Both ends over a transport of that name.
+Worker worker_over(const char* transport, size_t channels) {
+  ChannelSet here, there;
+  transport::make_channels(transport, channels, &here, &there);
+  return Worker(std::move(here), std::move(there), spin_us);
+}
+
 // The least disturbed round, because on a shared machine everything else only adds time.
 double least(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
@@ -44,82 +55,6 @@ double least(const std::vector<double>& values) {
 double most(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
 }
-
-struct Silent : session::LaneEvents {
-  bool accepts_delivery(uint64_t, uint64_t) override { return false; }
-  void delivered(uint64_t, uint64_t) override {}
-  bool awaits_callbacks() override { return false; }
-  void output(const char*, size_t) override {}
-  void callback(const uint8_t*, size_t) override {}
-  void sticky_error(int32_t, const char*, size_t) override {}
-  void memory_written() override {}
-  void lost(const base::Status& why) override {
-    if (!over) fprintf(stderr, "lost: %s\n", why.message().c_str());
-  }
-  bool over = false;
-};
-
-enum : uint16_t { kPing = 1, kSink = 2, kTake = 3, kGive = 4, kTakeSlowly = 5 };
-
-class Worker {
- public:
-  Worker(const char* transport, size_t bulk) {
-    ChannelSet client, worker;
-    transport::make_channels(transport, bulk, &client, &worker);
-    pool_.resize(size_t(64) * wire::kChunkBytesMax);
-    lane = session::Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(),
-                               &events);
-    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(),
-                                      worker.bulk.size(), {pool_.data(), 64});
-    source_.assign(kBulkBytes, 1);
-    thread_ = std::thread([this] { run(); });
-  }
-  ~Worker() {
-    events.over = true;
-    lane->close(1000);
-    thread_.join();
-  }
-  session::Reply call(uint16_t opcode, const void* body, uint32_t bytes) {
-    uint32_t id = lane->new_reply_id();
-    post(opcode, body, bytes, id);
-    return lane->wait(id);
-  }
-  void post(uint16_t opcode, const void* body, uint32_t bytes, uint32_t reply_id) {
-    uint8_t* at = lane->begin(opcode, 0, bytes, reply_id);
-    memcpy(at, body, bytes);
-    lane->commit();
-  }
-  Silent events;
-  std::unique_ptr<session::Lane> lane;
-
- private:
-  void run() {
-    for (;;) {
-      auto call = service_->next({spin_us, -1});
-      if (!call.ok()) break;
-      uint64_t ask[2] = {};
-      memcpy(ask, call->body, std::min<size_t>(call->bytes, sizeof ask));
-      if (call->opcode == kPing) service_->reply(call->reply_id, 0, call->body, call->bytes);
-      if (call->opcode == kTake) {
-        uint64_t got = 0;
-        session::Piece piece;
-        while (got < ask[1] && service_->take(ask[0], &piece)) {
-          got += piece.bytes;
-          service_->release(piece);
-        }
-        service_->reply(call->reply_id, 0, nullptr, 0);
-      }
-      if (call->opcode == kGive) {
-        service_->send_bulk(ask[0], 0, source_.data(), ask[1]);
-        service_->transfer_sent(ask[0]);
-      }
-    }
-    service_.reset();
-  }
-  std::vector<uint8_t> pool_, source_;
-  std::unique_ptr<session::Service> service_;
-  std::thread thread_;
-};
 
 double lane_trip_us(Worker& worker) {
   char body[48] = {};
@@ -197,7 +132,7 @@ Cost compare(const char* transport, size_t channels) {
     std::vector<double> bare_trips = bare_trips_us(transport);
     bare_trip.push_back(undisturbed_us(&bare_trips));
     bare_bulk.push_back(bare_bulk_gbs(transport, channels));
-    Worker worker(transport, channels);
+    Worker worker = worker_over(transport, channels);
     trip.push_back(lane_trip_us(worker));
     Enqueue e = enqueue(worker);
     ns.push_back(e.ns);

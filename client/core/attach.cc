@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/kept_files.h"
 #include "client/common/log.h"
 #include "client/core/lessor.h"
 #include "client/core/progress.h"
@@ -131,6 +132,9 @@ session::ConnectOptions Attaching::connect_options() const {
   options.transport = configuration_.transport;
   options.lessor = command_lessor();
   options.insists_on_sealing = configuration_.insists_on_sealing;
+  options.outage_ms = configuration_.outage_ms;
+  const std::string cache = base::user_cache_folder();
+  if (!cache.empty()) options.ways_folder = cache + "/tendril/ways";
   options.link.delay_us = configuration_.link_delay_us;
   options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;
   return options;
@@ -202,6 +206,7 @@ base::Result<session::Attached> Attaching::connect(const config::Server& server,
 base::Status Attaching::open(Session* session, session::Attached* attached) {
   static_cast<void>(session->lane.release());  // of an attempt before this one
   session->window = std::move(attached->window);
+  session->pinned = std::move(attached->pinned);
   session->nccl_versions = attached->reply.nccl_versions;
   session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
                                       attached->bulk.size(), session);

@@ -25,7 +25,7 @@ class Attachment {
   bool forked() const { return forked_.load(); }
 
   // Returns what `attach()` returned. A success is remembered. After a failure the next call tries
-  // again. `in_child` runs in every child from now on, and must call dropped_in_child.
+  // again. `in_child` runs in every child from now on, and must call one of the two below.
   template <typename Attach>
   int once(int success, void (*in_child)(), Attach&& attach) {
     if (result_.load(std::memory_order_acquire) == success) return success;
@@ -49,6 +49,13 @@ class Attachment {
       left_behind_ = parents;
     }
     return parents;
+  }
+  // The same, and the sessions of the parent are let alone. For an API whose Process has
+  // `sessions`.
+  void forget_in_child() {
+    Process* parents = dropped_in_child();
+    if (parents == nullptr) return;
+    for (auto* session : parents->sessions) session->lane->abandon_after_fork();
   }
 
  private:

@@ -50,6 +50,18 @@ class Table {
     return record->handle.load(std::memory_order_acquire) == handle ? record : nullptr;
   }
 
+  // The record, alive or not, that this address lies in. Null: none. Nothing there is read.
+  T* around(const void* address) const {
+    const uint64_t wanted = reinterpret_cast<uint64_t>(address);
+    for (const std::atomic<Chunk*>& each : chunks_) {
+      Chunk* chunk = each.load(std::memory_order_acquire);
+      if (chunk == nullptr) return nullptr;  // they are made in order
+      const uint64_t offset = wanted - reinterpret_cast<uint64_t>(chunk->records);
+      if (offset < sizeof chunk->records) return &chunk->records[offset / sizeof(T)];
+    }
+    return nullptr;
+  }
+
   void destroy(T* record) {
     record->handle.store(0, std::memory_order_release);
     const base::Locked held(lock_);

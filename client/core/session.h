@@ -17,6 +17,7 @@
 #include "client/core/uploads.h"
 #include "session/lane/lane.h"
 #include "transport/host_window.h"
+#include "transport/registry.h"
 #include "wire/message.h"
 
 namespace tendril::client::core {
@@ -28,6 +29,8 @@ class Session : public session::LaneEvents {
   std::vector<uint32_t> nccl_versions;  // that the server lends
   std::unique_ptr<session::Lane> lane;
   transport::HostWindow window;  // valid when the server is on this host
+  // Null, unless the transport moves data straight from and to memory that it knows (RDMA).
+  std::shared_ptr<transport::PinnedMemory> pinned;
   // Numbers event records and other things whose completion is remembered.
   std::atomic<uint64_t> serial{0};
   Staging staging;  // for copies with pageable memory, when the server is on this host

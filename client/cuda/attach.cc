@@ -28,10 +28,8 @@ constinit core::Attachment<Process> g_attachment;
 namespace {
 
 void forget_after_fork() {
-  Process* parents = g_attachment.dropped_in_child();
   thread_state().depth = 0;
-  if (parents == nullptr) return;
-  for (Session* session : parents->sessions) session->lane->abandon_after_fork();
+  g_attachment.forget_in_child();
 }
 
 std::string text_item(const wire::Bytes& all, size_t* at) {  // NUL-separated texts

@@ -35,6 +35,11 @@ struct PciAddress {
 // "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0"; the function may be missing.
 PciAddress parse_pci(const std::string& text);
 
+struct Process {
+  uint32_t pid = 0;
+  uint64_t memory_bytes = 0;  // of the slice
+};
+
 struct Device {
   uint32_t index = 0;
   uint32_t server = 0;  // position in the configuration: devices of one server are on one host
@@ -45,8 +50,8 @@ struct Device {
   Model model;
   uint64_t memory_total_bytes = 0, memory_used_bytes = 0;  // of the slice
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
-  uint32_t process = 0;  // the process of this program that uses it; 0: none
-  bool lost = false;     // the server does not answer any more, or the lease has ended
+  std::vector<Process> processes;  // of this program
+  bool lost = false;               // the server does not answer any more, or the lease has ended
 };
 
 // The last answer of one server.

@@ -40,20 +40,21 @@ void write_zero(void* where) {
 }
 
 // `*count`: the room on entry, the number of processes on return.
-nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, Listed* into) {
-  nvmlProcessInfo_t found[1];
-  unsigned processes = 1;
-  const nvmlReturn_t result = nvmlDeviceGetComputeRunningProcesses_v3(device, &processes, found);
-  const unsigned room = *count;
-  *count = result == NVML_SUCCESS && processes <= room ? processes : 0;
-  if (result != NVML_SUCCESS || *count == 0 || into == nullptr) return result;
-  memset(into, 0, sizeof *into);
-  into->detail.pid = found[0].pid;
-  into->detail.usedGpuMemory = found[0].usedGpuMemory;
-  into->detail.gpuInstanceId = into->detail.computeInstanceId = 0xffffffff;
-  if (nvmlSystemGetProcessName(found[0].pid, into->name, sizeof into->name) != NVML_SUCCESS)
-    memcpy(into->name, "-", 2);  // nvidia-smi does not show a line without a name
-  return NVML_SUCCESS;
+nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned* count, Listed* into) {
+  Device device;
+  const nvmlReturn_t result = device_at(handle, Values::kLive, &device);
+  const size_t room = *count, found = device.lost ? 0 : device.processes.size();
+  *count = result == NVML_SUCCESS && found <= room ? static_cast<unsigned>(found) : 0;
+  for (unsigned i = 0; into != nullptr && i < *count; ++i) {
+    Listed& one = into[i];
+    memset(&one, 0, sizeof one);
+    one.detail.pid = device.processes[i].pid;
+    one.detail.usedGpuMemory = device.processes[i].memory_bytes;
+    one.detail.gpuInstanceId = one.detail.computeInstanceId = 0xffffffff;
+    if (nvmlSystemGetProcessName(one.detail.pid, one.name, sizeof one.name) != NVML_SUCCESS)
+      memcpy(one.name, "-", 2);  // nvidia-smi does not show a line without a name
+  }
+  return result;
 }
 
 nvmlReturn_t answer(size_t slot, void* first, void* second, void* third) {

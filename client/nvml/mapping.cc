@@ -54,6 +54,21 @@ Device device_of(const wire::GpuRecord& gpu, uint32_t server, uint64_t memory_by
   return device;
 }
 
+// The processes that have a session of the lease on this host. Elsewhere a number names another
+// process. Then the holder of the lease stands for them, as for servers that list no sessions.
+std::vector<Process> processes_of(const wire::ListReply& list, const wire::LeaseRecord& lease,
+                                  size_t slice, uint64_t used_bytes, const Self& self) {
+  std::vector<Process> processes;
+  for (const wire::SessionRecord& session : list.sessions) {
+    if (session.lease_id != lease.lease_id || session.client.host != self.host) continue;
+    const auto& used = session.memory_used_bytes;
+    processes.push_back({session.client.pid, slice < used.size() ? used[slice] : 0});
+  }
+  if (processes.empty() && lease.processes != 0)
+    processes.push_back({self.uses_cuda ? self.pid : lease.client.pid, used_bytes});
+  return processes;
+}
+
 void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint32_t server,
                const Self& self, std::vector<Device>* devices) {
   for (size_t i = 0; i < lease.slices.size() && devices->size() < kSlicesMax; ++i) {
@@ -62,7 +77,7 @@ void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint
     Device device = device_of(*gpu, server, lease.slices[i].memory_bytes);
     uint64_t used = i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0;
     device.memory_used_bytes = std::min(used, device.memory_total_bytes);
-    if (lease.processes != 0) device.process = self.uses_cuda ? self.pid : lease.client.pid;
+    device.processes = processes_of(list, lease, i, device.memory_used_bytes, self);
     devices->push_back(std::move(device));
   }
 }

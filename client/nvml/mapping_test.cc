@@ -71,8 +71,8 @@ TEST(MapDevices, LeasesInOrderAndSlicesAsWholeDevices) {
   EXPECT_EQ((*devices)[0].memory_total_bytes, 35 * kGiB);
   EXPECT_EQ((*devices)[0].memory_used_bytes, 4 * kGiB);
   EXPECT_EQ((*devices)[0].temperature_c, 50);
-  EXPECT_EQ((*devices)[0].process, 42u);
-  EXPECT_EQ((*devices)[2].process, 0u) << "nobody is attached there";
+  EXPECT_EQ((*devices)[0].processes.at(0).pid, 42u);
+  EXPECT_TRUE((*devices)[2].processes.empty()) << "nobody is attached there";
 }
 
 TEST(MapDevices, EqualIdsOfTwoServersBecomeDifferent) {
@@ -100,10 +100,31 @@ TEST(MapDevices, AProcessIsOneOfTheProgramsOwn) {
   std::vector<ServerView> views = {server(1)};
   views[0].list.leases = {lease(5, {0}, 7)};
   views[0].list.leases[0].processes = 2;
-  EXPECT_EQ((*map_devices(servers({5}), views, kSelf))[0].process, 7u)
+  EXPECT_EQ((*map_devices(servers({5}), views, kSelf))[0].processes.at(0).pid, 7u)
       << "the one that took the lease";
-  EXPECT_EQ((*map_devices(servers({5}), views, {"here", 42, true}))[0].process, 42u)
+  EXPECT_EQ((*map_devices(servers({5}), views, {"here", 42, true}))[0].processes.at(0).pid, 42u)
       << "this one: it uses CUDA";
+}
+
+TEST(MapDevices, ProcessesAreThoseWithASessionOnThisHost) {
+  std::vector<ServerView> views = {server(1)};
+  views[0].list.leases = {lease(5, {0}, 7)};
+  views[0].list.leases[0].processes = 3;
+  for (const auto& [pid, host] : {std::pair(11u, "here"), {12u, "elsewhere"}, {13u, "here"}}) {
+    wire::SessionRecord session;
+    session.lease_id = 5;
+    session.client.pid = pid;
+    session.client.host = host;
+    session.memory_used_bytes = {pid * kGiB};
+    views[0].list.sessions.push_back(session);
+  }
+  views[0].list.sessions.push_back({});
+  auto devices = map_devices(servers({5}), views, {"here", 42, false});
+  const std::vector<Process>& processes = (*devices)[0].processes;
+  ASSERT_EQ(processes.size(), 2u);
+  EXPECT_EQ(processes[0].pid, 11u);
+  EXPECT_EQ(processes[1].pid, 13u);
+  EXPECT_EQ(processes[1].memory_bytes, 13 * kGiB);
 }
 
 TEST(MapDevices, OwnSlicesReplaceExpectations) {

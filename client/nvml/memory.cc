@@ -5,6 +5,7 @@
 
 namespace nvml = tendril::client::nvml;
 using nvml::Device;
+using nvml::Process;
 using nvml::Values;
 using nvml::with;
 using nvml::with_live;
@@ -13,13 +14,13 @@ namespace {
 
 constexpr unsigned int kNoInstance = 0xffffffff;  // not a MIG device
 
-void fill(const Device& device, nvmlProcessInfo_v1_t* info) {
-  info->pid = device.process;
-  info->usedGpuMemory = device.memory_used_bytes;
+void fill(const Process& process, nvmlProcessInfo_v1_t* info) {
+  info->pid = process.pid;
+  info->usedGpuMemory = process.memory_bytes;
 }
-void fill(const Device& device, nvmlProcessInfo_v2_t* info) {
-  info->pid = device.process;
-  info->usedGpuMemory = device.memory_used_bytes;
+void fill(const Process& process, nvmlProcessInfo_v2_t* info) {
+  info->pid = process.pid;
+  info->usedGpuMemory = process.memory_bytes;
   info->gpuInstanceId = info->computeInstanceId = kNoInstance;
 }
 
@@ -28,11 +29,11 @@ template <typename Info>
 nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned int* count, Info* infos) {
   return with_live(handle, count, [&](const Device& device) {
     unsigned int room = *count;
-    *count = device.process == 0 ? 0 : 1;
+    *count = static_cast<unsigned>(device.processes.size());
     if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
     if (*count == 0) return NVML_SUCCESS;
     if (infos == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    fill(device, infos);
+    for (const Process& process : device.processes) fill(process, infos++);
     return NVML_SUCCESS;
   });
 }
@@ -134,10 +135,11 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t dev
     if (plist->version != nvmlProcessDetailList_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned int room = plist->procArray == nullptr ? 0 : plist->numProcArrayEntries;
     bool compute = plist->mode == NVML_PROCESS_MODE_COMPUTE || plist->mode == NVML_PROCESS_MODE_ALL;
-    plist->numProcArrayEntries = compute && one.process != 0 ? 1 : 0;
+    plist->numProcArrayEntries = compute ? static_cast<unsigned>(one.processes.size()) : 0;
     if (room < plist->numProcArrayEntries) return NVML_ERROR_INSUFFICIENT_SIZE;
-    if (plist->numProcArrayEntries != 0) {
-      plist->procArray[0] = {one.process, one.memory_used_bytes, kNoInstance, kNoInstance, 0};
+    for (unsigned i = 0; i < plist->numProcArrayEntries; ++i) {
+      const Process& process = one.processes[i];
+      plist->procArray[i] = {process.pid, process.memory_bytes, kNoInstance, kNoInstance, 0};
     }
     return NVML_SUCCESS;
   });

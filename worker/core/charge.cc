@@ -43,16 +43,24 @@ bool Charge::take(uint32_t slot, uint64_t bytes) {
 
 bool Charge::try_take(uint32_t slot, uint64_t bytes) {
   if (slot >= wire::kSlicesMax || bytes > quota(slot)) return false;
+  if (used(slot) + bytes > quota(slot)) return false;
   // Charge first, then look at the sum, and undo if it is too high. Two workers at the limit may
   // both be refused, but they never exceed the quota. The quota is read after that, too: tendrild
-  // lowers it first, then looks at the sum.
+  // lowers it first, then looks at the sum. Until it is decided it is not in use for those who
+  // look.
   local_[slot] += bytes;
   const bool shared = accounting_ != nullptr && assignment_.tally < wire::kTalliesMax;
-  if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);
-  if (used(slot) <= quota(slot)) return true;
-  local_[slot] -= bytes;
-  if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_sub(bytes);
-  return false;
+  if (shared) {
+    add_ahead(slot, bytes);
+    accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);
+  }
+  const bool fits = used(slot) <= quota(slot);
+  if (!fits) local_[slot] -= bytes;
+  if (shared) {
+    if (!fits) accounting_->used_bytes[slot][assignment_.tally].fetch_sub(bytes);
+    add_ahead(slot, 0 - bytes);
+  }
+  return fits;
 }
 
 void Charge::take_anyway(uint32_t slot, uint64_t bytes) {
@@ -71,8 +79,15 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
 }
 
 void Charge::note_ahead(uint32_t slot, uint64_t bytes) {
-  if (slot < wire::kSlicesMax && accounting_ != nullptr && assignment_.tally < wire::kTalliesMax)
-    accounting_->ahead_bytes[slot][assignment_.tally].store(bytes, std::memory_order_relaxed);
+  if (slot >= wire::kSlicesMax || accounting_ == nullptr || assignment_.tally >= wire::kTalliesMax)
+    return;
+  add_ahead(slot, bytes - ahead_[slot]);
+  ahead_[slot] = bytes;
+}
+
+// Threads of a worker charge for the same place, so each adds what is its own.
+void Charge::add_ahead(uint32_t slot, uint64_t bytes) {
+  accounting_->ahead_bytes[slot][assignment_.tally].fetch_add(bytes);
 }
 
 void Charge::note_keeps(bool keeps) {

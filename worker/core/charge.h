@@ -33,7 +33,8 @@ class Charge {
   // `give_up` gives memory that a slot keeps back to the driver, and gives back its charge.
   void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
-  // So much of what was taken is not in use yet. For those who look.
+  // So much of what was taken is not in use yet. For those who look. One Charge of a worker says
+  // so.
   void note_ahead(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;
   // What an empty context takes on the slot's GPU. 0: this driver has no costs beyond memory that
@@ -81,12 +82,13 @@ class Charge {
   };
   void give_back(const Item& item);
   uint64_t next_hold();
+  void add_ahead(uint32_t slot, uint64_t bytes);
   wire::Assignment assignment_;
   wire::AccountingPage* accounting_;    // may be null (tests)
   std::atomic<uint64_t>* const asked_;  // of this worker, in that page
   std::unordered_map<uint64_t, Item> items_;
   std::map<std::pair<uint32_t, Blocks>, base::PageBlocks> blocks_;
-  uint64_t local_[wire::kSlicesMax] = {};
+  uint64_t local_[wire::kSlicesMax] = {}, ahead_[wire::kSlicesMax] = {};
   std::function<void(uint32_t)> give_up_;
   bool giving_up_ = false;
   uint64_t holds_ = 0;

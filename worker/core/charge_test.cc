@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <random>
@@ -135,6 +136,28 @@ TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
   EXPECT_LE(most, 1000);
   EXPECT_GT(most, 800) << "it was not tight";
   EXPECT_EQ(Charge(of_two_slices(9), page.get()).used(0), 0u);
+}
+
+// What one gives back, another one takes at once, and sometimes two want it.
+TEST(Charge, WhoLooksSeesNoMoreThanTheQuota) {
+  const auto page = std::make_unique<wire::AccountingPage>();
+  std::atomic<int> running{4};
+  const auto work = [&](uint32_t tally) {
+    Charge charge(of_two_slices(tally), page.get());
+    std::mt19937 dice(tally);
+    for (int i = 0; i < 100'000; ++i) {
+      const uint64_t bytes = 250 + dice() % 500;
+      if (charge.take(0, bytes)) charge.give_back(0, bytes);
+    }
+    --running;
+  };
+  std::vector<std::thread> workers;
+  for (uint32_t i = 0; i < 4; ++i) workers.emplace_back(work, i * 7);
+  uint64_t most = 0;
+  while (running != 0) most = std::max(most, wire::bytes_in_use(*page, 0));
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_LE(most, 1000u);
+  EXPECT_EQ(wire::bytes_in_use(*page, 0), 0u);
 }
 
 TEST(Charge, AsksOthersForWhatTheyKeep) {

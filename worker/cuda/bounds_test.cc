@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "worker/cuda/testing/driver.h"
 #include "worker/cuda/testing/random_calls.h"
 #include "worker/cuda/testing/session.h"
 
@@ -36,12 +37,9 @@ unsigned thread_count() {
 }
 
 std::unique_ptr<gpu::Driver> driver() {
-  setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
   setenv("TENDRIL_SOFTGPU_STEPS", "100000", 1);  // an endless wait ends after a while
   setenv("TENDRIL_WAIT_SPIN_US", "0", 1);        // waits go to threads at once
-  auto driver = gpu::Driver::open(TENDRIL_TEST_DRIVER);
-  if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) return nullptr;
-  return driver.take();
+  return open_test_driver();
 }
 
 std::vector<uint8_t> lane_with_context() {

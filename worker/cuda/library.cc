@@ -21,7 +21,7 @@ CUresult handle(Executor& executor, const wire::cuda::library_kernel_request& re
   if (result != CUDA_SUCCESS) return result;
   if (!executor.objects().bind(Kind::kKernel, request.kernel, kernel))
     return CUDA_ERROR_INVALID_HANDLE;
-  executor.store().code().add_member(request.library, request.kernel, nullptr);
+  executor.code().add_member(request.library, request.kernel, nullptr);
   return CUDA_SUCCESS;
 }
 
@@ -32,14 +32,14 @@ CUresult handle(Executor& executor, const wire::cuda::library_module_request& re
   const CUlibrary library = scope.get<CUlibrary>(Kind::kLibrary, request.library);
   if (!scope.ok()) return scope.error();
   if (executor.driver().cuLibraryGetModule == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!executor.store().code().pay(executor.charge(), request.library, executor.slot()))
+  if (!executor.code().pay(executor.charge(), request.library, executor.slot()))
     return CUDA_ERROR_OUT_OF_MEMORY;
   CUmodule module = nullptr;
   const CUresult result = executor.driver().cuLibraryGetModule(&module, library);
   if (result != CUDA_SUCCESS) return result;
   if (!executor.objects().bind(Kind::kModule, request.module, module))
     return CUDA_ERROR_INVALID_HANDLE;
-  executor.store().code().add_member(request.library, request.module, context_of(executor));
+  executor.code().add_member(request.library, request.module, context_of(executor));
   return CUDA_SUCCESS;
 }
 
@@ -50,14 +50,14 @@ CUresult handle(Executor& executor, const wire::cuda::kernel_function_request& r
   const CUkernel kernel = scope.get<CUkernel>(Kind::kKernel, request.kernel);
   if (!scope.ok()) return scope.error();
   if (executor.driver().cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!executor.store().code().pay(executor.charge(), request.kernel, executor.slot()))
+  if (!executor.code().pay(executor.charge(), request.kernel, executor.slot()))
     return CUDA_ERROR_OUT_OF_MEMORY;
   CUfunction function = nullptr;
   const CUresult result = executor.driver().cuKernelGetFunction(&function, kernel);
   if (result != CUDA_SUCCESS) return result;
   if (!executor.objects().bind(Kind::kFunction, request.function, function))
     return CUDA_ERROR_INVALID_HANDLE;
-  executor.store().code().add_member(request.kernel, request.function, context_of(executor));
+  executor.code().add_member(request.kernel, request.function, context_of(executor));
   return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "base/text.h"
+#include "worker/cuda/testing/driver.h"
 #include "worker/cuda/testing/random_calls.h"
 #include "worker/cuda/testing/session.h"
 
@@ -19,14 +20,11 @@ namespace {
 
 std::unique_ptr<gpu::Driver> checked_driver(const char* handles) {
   setenv("TENDRIL_SOFTGPU_HANDLES", handles, 1);
-  setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
   setenv("TENDRIL_SOFTGPU_MEMORY_MB", "128", 1);
   setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);  // an endless wait ends
   setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
   setenv("TENDRIL_WAIT_SPIN_US", "0", 1);  // waits go to threads at once
-  auto driver = gpu::Driver::open(TENDRIL_TEST_DRIVER);
-  if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) return nullptr;
-  return driver.take();
+  return open_test_driver();
 }
 
 uint32_t g_seed = 0;

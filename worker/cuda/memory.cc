@@ -162,6 +162,7 @@ CUresult handle(Executor& executor, const wire::cuda::arena_open_request& reques
 
 CUresult handle(Executor& executor, const wire::cuda::arena_pay_request& request,
                 wire::cuda::arena_pay_reply& reply) {
+  if (request.ahead != 0) executor.charge().note_keeps(true);  // whatever comes of the call
   if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   constexpr uint64_t kPart = 8;  // of what is left
   const uint32_t slot = executor.slot();
@@ -205,7 +206,8 @@ CUresult handle(Executor& executor, const wire::cuda::arena_make_request& reques
   return executor.kept_memory().refused(result, slot, request.bytes);
 }
 
-CUresult handle(Executor& executor, const wire::cuda::memory_keeps_request&) {
+CUresult handle(Executor& executor, const wire::cuda::memory_keeps_request&,
+                wire::cuda::memory_keeps_reply&) {
   executor.charge().note_keeps(true);
   return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ constexpr uint64_t kCodeBytes = 64u << 10;       // what a driver takes for the 
 
 // True: nothing that the headers name reaches past the bytes that we hold. The driver trusts the
 // headers.
-bool fits(const ModuleStore::Image& image) {
+bool fits(const CodeStore::Image& image) {
   const api::CodeImage code = api::code_image(image->data.get(), image->bytes);
   return code.kind != api::CodeKind::kNone && code.bytes <= image->bytes;
 }
@@ -93,35 +93,13 @@ CUresult refuse(Executor& executor, LoadKind kind, JitOptions* jit) {
 }  // namespace
 
 void forget_code(Executor& executor, CUcontext context) {
-  executor.store().code().remove_context(executor.objects(), executor.charge(), context);
+  executor.code().remove_context(executor.objects(), executor.charge(), context);
   executor.mirrors().drop_lost(&executor.driver());
 }
 
 ImageBytes receive_image(Executor& executor, uint64_t transfer, uint64_t size,
                          const wire::Bytes& data) {
-  ImageBytes image = size < executor.host().most() ? make_image(size) : ImageBytes{};
-  if (transfer == 0) {
-    if (image.data == nullptr || data.count != size) return {};
-    if (size != 0) std::memcpy(image.data.get(), data.data, size);
-    return image;
-  }
-  if (image.data == nullptr) {
-    executor.service().end("an image of device code is too large for this server");
-    return {};
-  }
-  for (uint64_t received = 0; received < size;) {
-    session::Piece piece;
-    if (!executor.service().take(transfer, &piece)) return {};
-    const bool good = api::code_within(piece.offset, piece.bytes, size) && piece.bytes != 0;
-    if (good) std::memcpy(image.data.get() + piece.offset, piece.data, piece.bytes);
-    received += piece.bytes;
-    executor.service().release(piece);
-    if (!good) {
-      executor.service().end("a piece of device code lies outside of its image");
-      return {};
-    }
-  }
-  return image;
+  return worker::receive_image(&executor.service(), executor.host().most(), transfer, size, data);
 }
 
 wire::Bytes pack_names(Scope* scope, const std::vector<const char*>& names, uint32_t first) {
@@ -154,7 +132,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_load_request& reque
   if (kind == LoadKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
   if (executor.objects().find(object_kind(kind), request.handle) != nullptr) return CUDA_SUCCESS;
   if (kind == LoadKind::kModule && executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const ModuleStore::Image image = executor.store().find(hash_text(request.hash), request.size);
+  const CodeStore::Image image = executor.store().find(hash_text(request.hash), request.size);
   if (image == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
   JitOptions jit;
   CUresult result = jit.take(request);
@@ -164,7 +142,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_load_request& reque
     jit.report(executor, &reply);
     return result;
   }
-  LoadedCode& code = executor.store().code();
+  LoadedCode& code = executor.code();
   const bool is_module = kind == LoadKind::kModule;
   // The driver copies the image of a module, but not the image of a library.
   code.add(request.handle, is_module ? context_of(executor) : nullptr, is_module ? nullptr : image,
@@ -184,7 +162,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_unload_request& req
   void* object = executor.objects().find(object_kind(kind), request.handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unload(executor, kind, object);
-  executor.store().code().remove(executor.objects(), executor.charge(), request.handle);
+  executor.code().remove(executor.objects(), executor.charge(), request.handle);
   executor.mirrors().drop_lost(&executor.driver());
   return CUDA_SUCCESS;
 }
@@ -202,7 +180,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_function_request& r
   if (result != CUDA_SUCCESS) return result;
   if (!executor.objects().bind(Kind::kFunction, request.function, function))
     return CUDA_ERROR_INVALID_HANDLE;
-  executor.store().code().add_member(request.module, request.function, context_of(executor));
+  executor.code().add_member(request.module, request.function, context_of(executor));
   return CUDA_SUCCESS;
 }
 
@@ -233,7 +211,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_global_request& req
   const char* name = scope.text(request.name);
   if (!scope.ok()) return scope.error();
   gpu::Driver& driver = executor.driver();
-  if (!executor.store().code().pay(executor.charge(), request.module, executor.slot()))
+  if (!executor.code().pay(executor.charge(), request.module, executor.slot()))
     return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   size_t size = 0;
@@ -247,7 +225,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_global_request& req
     if (result == CUDA_SUCCESS) result = driver.cuLibraryGetManaged(&address, &size, library, name);
   }
   if (result != CUDA_SUCCESS) return result;
-  LoadedCode& code = executor.store().code();
+  LoadedCode& code = executor.code();
   if (!code.pay_variable(executor.charge(), request.module, executor.slot(), address, size))
     return CUDA_ERROR_OUT_OF_MEMORY;
   reply.address = address;

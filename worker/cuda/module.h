@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/cuda/code/module_store.h"
+#include "worker/core/code_store.h"
+#include "worker/cuda/code/loaded_code.h"
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
@@ -19,10 +20,6 @@ void forget_code(Executor& executor, CUcontext context);
 // session ended because the peer sent a wrong transfer.
 ImageBytes receive_image(Executor& executor, uint64_t transfer, uint64_t size,
                          const wire::Bytes& data);
-
-inline std::string hash_text(const wire::Bytes& hash) {
-  return std::string(reinterpret_cast<const char*>(hash.data), hash.count);
-}
 
 // The context of the call. Null: the call named none.
 inline CUcontext context_of(Executor& executor) {

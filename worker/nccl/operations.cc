@@ -10,7 +10,7 @@
 #include "api/nccl_handlers.gen.h"
 #include "base/text.h"
 #include "gpu/nccl/driver.h"
-#include "worker/cuda/executor/output.h"
+#include "worker/core/output.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/nccl/driver/calls.h"
 #include "worker/nccl/variables.h"

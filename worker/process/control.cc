@@ -24,6 +24,9 @@ namespace {
 using base::Code;
 using base::Status;
 
+// The client notices a cut later than this end, and its time begins then.
+constexpr uint32_t kOutageMarginMs = 5000;
+
 template <typename Page>
 base::Result<Page*> map_page(int fd) {
   void* at = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -72,7 +75,10 @@ base::Result<std::unique_ptr<transport::Channel>> passage_channel(Received* rece
   const session::Connection facts(base::Fd(), received->message.connection);
   auto channel = transport::socket_channel(std::move(received->fds.front()));
   if (received->message.connection.sealed == 0) return channel;
-  return transport::sealed(std::move(channel), facts.keys(), wire::kPassageChannels,
+  // Each line has keys of its own. Both ends know it by the same index, not by the same number.
+  const auto line = static_cast<uint16_t>(received->message.reserved / wire::kPassageLine);
+  return transport::sealed(std::move(channel), facts.keys(),
+                           static_cast<uint16_t>(wire::kPassageChannels | line),
                            dialled ? transport::SealedEnd::kClient : transport::SealedEnd::kWorker);
 }
 
@@ -96,10 +102,14 @@ Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& r
 
 Status DaemonLink::say_ready() { return say(wire::WorkerRequestKind::kReady, {}, -1); }
 
-void DaemonLink::say_learned(const std::string& call) {
+void DaemonLink::say_text(wire::WorkerRequestKind kind, const std::string& text) {
   wire::ExportRecord record = {};
-  memcpy(record.content, call.data(), std::min(call.size(), sizeof record.content - 1));
-  (void)say(wire::WorkerRequestKind::kLearned, record, -1);
+  memcpy(record.content, text.data(), std::min(text.size(), sizeof record.content - 1));
+  (void)say(kind, record, -1);
+}
+
+void DaemonLink::say_learned(const std::string& call) {
+  say_text(wire::WorkerRequestKind::kLearned, call);
 }
 
 base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessage& message,
@@ -107,6 +117,7 @@ base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessag
   wire::TransportOffers offers;
   transport::Setting setting;
   setting.bulk_channels = static_cast<uint16_t>(message.assignment.bulk_channels);
+  setting.sealed = !session::Connection(base::Fd(), message.connection).keys().empty();
   base::Result<session::Choice> choice =
       wire::decode(tail.data(), tail.size(), &offers)
           ? session::choose(offers, setting)
@@ -166,11 +177,21 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         transport::Streams streams;
         streams.command = command.take_descriptor();
         streams.key = std::move(key);
-        for (auto& [number, each] : bulk) streams.bulk.push_back(each.take_descriptor());
-        auto channels = session::open_choice(
-            std::move(choice), static_cast<wire::StartOn>(message.reserved), std::move(streams));
+        streams.lasting.patience_ms = parts.assignment.outage_ms + kOutageMarginMs;
+        for (auto& [number, each] : bulk) {
+          if (number == parts.assignment.bulk_channels)
+            streams.acknowledgements = each.take_descriptor();
+          else
+            streams.bulk.push_back(each.take_descriptor());
+        }
+        std::string link;
+        auto channels =
+            session::open_choice(std::move(choice), static_cast<wire::StartOn>(message.reserved),
+                                 std::move(streams), &link);
         if (!channels.ok()) return channels.status();
+        if (!link.empty()) say_text(wire::WorkerRequestKind::kLink, link);
         parts.channels = channels.take();
+        lasting_ = parts.channels.lasting;
         return parts;
       }
       case wire::WorkerMessageKind::kStop:
@@ -179,6 +200,9 @@ base::Result<SessionParts> DaemonLink::receive_session() {
       case wire::WorkerMessageKind::kPassage:
       case wire::WorkerMessageKind::kPark:
       case wire::WorkerMessageKind::kWake:
+      case wire::WorkerMessageKind::kCopyAhead:
+      case wire::WorkerMessageKind::kForget:
+      case wire::WorkerMessageKind::kResume:
         break;
     }
     return Status(
@@ -204,14 +228,11 @@ void DaemonLink::take_messages(session::Service* service) {
       take_passage(&*received);
       continue;
     }
-    if (told && received->message.kind == wire::WorkerMessageKind::kPark) {
-      take_order(received->message.reserved);
+    if (told && received->message.kind == wire::WorkerMessageKind::kResume) {
+      if (lasting_ != nullptr) lasting_->resume(std::move(received->fds));
       continue;
     }
-    if (told && received->message.kind == wire::WorkerMessageKind::kWake) {
-      take_order(0);
-      continue;
-    }
+    if (told && take_parking(&*received)) continue;
     std::lock_guard<std::mutex> hold(mutex_);
     if (!told || received->message.kind != wire::WorkerMessageKind::kExport) {
       gone_ = true;
@@ -229,8 +250,34 @@ void DaemonLink::take_messages(session::Service* service) {
   }
 }
 
-void DaemonLink::take_order(uint32_t number) {
+bool DaemonLink::take_parking(Received* received) {
+  switch (received->message.kind) {
+    case wire::WorkerMessageKind::kPark:
+      take_order(received->message.reserved,
+                 received->fds.empty() ? base::Fd() : std::move(received->fds.front()));
+      return true;
+    case wire::WorkerMessageKind::kWake:
+      take_order(0);
+      return true;
+    case wire::WorkerMessageKind::kCopyAhead:
+      chore_.store(ParkChore::kCopy, std::memory_order_relaxed);
+      return true;
+    case wire::WorkerMessageKind::kForget:
+      chore_.store(ParkChore::kForget, std::memory_order_relaxed);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void DaemonLink::end_chore(ParkChore done) {
+  chore_.compare_exchange_strong(done, ParkChore::kNone, std::memory_order_relaxed);
+  if (done == ParkChore::kForget) (void)say(wire::WorkerRequestKind::kForgot, {}, -1);
+}
+
+void DaemonLink::take_order(uint32_t number, base::Fd file) {
   std::lock_guard<std::mutex> hold(mutex_);
+  file_ = std::move(file);
   wanted_.store(number, std::memory_order_relaxed);
   ordered_.notify_all();
 }
@@ -241,10 +288,16 @@ void DaemonLink::wait(uint32_t number, int timeout_ms) {
                     [this, number] { return gone_ || wanted() != number; });
 }
 
+base::Fd DaemonLink::take_file() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return std::move(file_);
+}
+
 // A daemon that is gone ends the session anyway, so failures of these are not looked at.
-void DaemonLink::parked(uint32_t number, uint64_t bytes) {
+void DaemonLink::parked(uint32_t number, uint64_t bytes, uint64_t copied) {
   wire::ExportRecord record = {};
   record.bytes = bytes;
+  memcpy(record.content, &copied, sizeof copied);
   (void)say(wire::WorkerRequestKind::kParked, record, -1, number);
 }
 

@@ -63,10 +63,12 @@ class DaemonLink final : public Exports, public ParkLine {
   ParkLine* park_line() override { return this; }
 
   void wait(uint32_t number, int timeout_ms) override;
-  void parked(uint32_t number, uint64_t bytes) override;
+  base::Fd take_file() override;
+  void parked(uint32_t number, uint64_t bytes, uint64_t copied) override;
   void stays(uint32_t number, const std::string& why) override;
   void wants_wake(uint32_t number) override;
   void returned(uint32_t number) override;
+  void end_chore(ParkChore done) override;
 
  private:
   struct Answer {
@@ -76,19 +78,24 @@ class DaemonLink final : public Exports, public ParkLine {
   };
   base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd,
                    uint32_t number = 0);
+  void say_text(wire::WorkerRequestKind kind, const std::string& text);
   // Chooses among the offers and reports the choice or the failure to the daemon.
   base::Result<session::Choice> answer_offers(const wire::WorkerMessage& message,
                                               const std::vector<uint8_t>& tail);
   Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
   void take_messages(session::Service* service);
   void take_passage(Received* received);
-  void take_order(uint32_t number);
+  void take_order(uint32_t number, base::Fd file = base::Fd());
+  bool take_parking(Received* received);
 
   const int socket_;
   std::mutex mutex_;
   std::condition_variable answered_, ordered_;
-  std::optional<Answer> answer_;   // guarded by mutex_
-  bool gone_ = false;              // guarded by mutex_: no answer will come
+  std::optional<Answer> answer_;  // guarded by mutex_
+  base::Fd file_;                 // guarded by mutex_: to park to
+  bool gone_ = false;             // guarded by mutex_: no answer will come
+  // Of a session that outlasts cuts. Constant once the session is complete.
+  std::shared_ptr<transport::Lasting> lasting_;
   PassageTaker* taker_ = nullptr;  // guarded by mutex_
   std::set<uint32_t> dialled_;     // guarded by mutex_: passages that this end has asked for
 };

@@ -18,6 +18,7 @@
 #include "gpu/monitor.h"
 #include "gpu/nccl/library.h"
 #include "gpu/nccl/substitute.h"
+#include "gpu/opencl/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
 #include "worker/process/control.h"
@@ -178,8 +179,9 @@ Confinement confinement(const Arguments& arguments, const Api& api) {
     if (end != std::string::npos && end != 0) wanted.readable.push_back(library.substr(0, end));
   }
   wanted.readable.push_back(software_gpu_file("TENDRIL_SOFTGPU_FILE"));
-  const char* vendors = getenv("OCL_ICD_VENDORS");
-  if (api.compiles && vendors != nullptr) wanted.readable.push_back(vendors);
+  if (api.compiles)
+    for (std::string& place : gpu::OpenclDriver::places_of_drivers())
+      wanted.readable.push_back(std::move(place));
   wanted.writable.push_back(software_gpu_file("TENDRIL_SOFTGPU_BOARD"));
   const char* recordings = getenv("TENDRIL_RECORD");
   if (recordings != nullptr) wanted.writable.push_back(recordings);
@@ -234,9 +236,13 @@ int run_worker(const Arguments& arguments, const Api& api, std::vector<std::stri
         transport::recording(std::move(parts->channels.command), std::move(recording.calls),
                              std::move(recording.frames));
   }
-  const auto service = session::Service::open(
-      std::move(parts->channels.command), parts->channels.bulk.data(), parts->channels.bulk.size(),
-      (*worker)->slot_pool(), &parts->turns.page->counts);
+  const session::SlotPool slots = (*worker)->slot_pool();
+  // If it cannot be registered, what arrives is copied into the slots.
+  if (parts->channels.pinned != nullptr && slots.base != nullptr)
+    (void)parts->channels.pinned->add(slots.base, size_t{slots.slots} * wire::kChunkBytesMax);
+  const auto service =
+      session::Service::open(std::move(parts->channels.command), parts->channels.bulk.data(),
+                             parts->channels.bulk.size(), slots, &parts->turns.page->counts);
   link.listen(service.get());
   const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
                                          std::move(parts->channels.window), &link, parts->turns);

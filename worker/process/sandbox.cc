@@ -153,6 +153,12 @@ Status leave_files(const Confinement& wanted) {
   for (const std::string& path : wanted.readable) allow(path, FileUse::kRead);
   for (const char* path : {"/dev/null", "/dev/zero"}) allow(path, FileUse::kDevice);
   if (status.ok()) status = allow_matching(&*rules, "/dev/nvidia*", FileUse::kDevice);
+  // Cards for RDMA, where the operator lends them.
+  const char* const cards = getenv("TENDRIL_RDMA_DEVICE");
+  if (cards != nullptr && strcmp(cards, "none") != 0) {
+    allow("/etc/libibverbs.d", FileUse::kRead);
+    if (status.ok()) status = allow_matching(&*rules, "/dev/infiniband/uverbs*", FileUse::kDevice);
+  }
   for (const std::string& path : wanted.writable) allow(path, FileUse::kManage);
   if (wanted.own_folder) {
     allow(kOwnFolder, FileUse::kOwn);

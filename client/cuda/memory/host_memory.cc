@@ -117,9 +117,21 @@ void Session::unshare_pages(void* pages, uint64_t bytes) {
 
 namespace {
 
+// Tells a transport that could use it of memory that the program has pinned, or will unpin. What it
+// does not want is copied.
+void name_pinned(const Range& range) {
+  const auto& pinned = range.session->pinned;
+  if (pinned != nullptr) (void)pinned->add(reinterpret_cast<void*>(range.base), range.bytes);
+}
+void forget_pinned(const Range& range) {
+  const auto& pinned = range.session->pinned;
+  if (pinned != nullptr) pinned->remove(reinterpret_cast<void*>(range.base));
+}
+
 // Gives up what `allocate` made. Nothing uses it any more.
 void unmap_host(const Range& range) {
   if (!range.shared) {
+    forget_pinned(range);
     munmap(reinterpret_cast<void*>(range.base), range.bytes);
     return;
   }
@@ -193,7 +205,8 @@ bool may_keep_pages(const Range& range) {
 CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* context) {
   if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
-  if (!take_kept(context, bytes, &range)) {
+  const bool was_kept = take_kept(context, bytes, &range);
+  if (!was_kept) {
     void* memory = share_pages(context, bytes);
     range.shared = memory != nullptr;
     if (memory == nullptr) memory = place_private(bytes);
@@ -211,6 +224,7 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (kind == RangeKind::kPinned && !range.shared) process()->pinned_ranges.fetch_add(1);
+  if (kind == RangeKind::kPinned && !range.shared && !was_kept) name_pinned(range);
   *pp = reinterpret_cast<void*>(range.base);
   return CUDA_SUCCESS;
 }
@@ -312,6 +326,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   widen_registered(range.base, range.base + range.bytes);
   process()->pinned_ranges.fetch_add(1);
+  name_pinned(range);
   return CUDA_SUCCESS;
 }
 
@@ -330,6 +345,7 @@ CUresult cuMemHostUnregister(void* p) {
   settle_uploads(range);
   process()->reads.forget_context(range.context);
   mirror_forget(range.context, range.base);
+  forget_pinned(range);
   if (process()->ranges.remove(range.base, &range)) process()->pinned_ranges.fetch_sub(1);
   return CUDA_SUCCESS;
 }

@@ -48,16 +48,25 @@ void run(void* argument) {
 
 }  // namespace
 
-void tell_kept(Session* session) {
-  if (session->told_kept.exchange(true, std::memory_order_relaxed)) return;
+bool keeps_from_now(Session* session) {
+  if (session->told_kept.load(std::memory_order_relaxed)) return true;
   Keeper& keeper = process()->keeper.get();
   {
     const base::Locked locked(keeper.lock);
-    // Without the thread nobody would answer, so nobody is to ask.
-    if (!keeper.thread.running() && !keeper.thread.start("tendril-keeper", run, &keeper)) return;
+    if (!keeper.thread.running() && !keeper.thread.start("tendril-keeper", run, &keeper))
+      return false;
   }
-  session->enqueue(nullptr, wire::cuda::memory_keeps_request{});
+  session->told_kept.store(true, std::memory_order_relaxed);
   keeper.wake.signal();
+  return true;
+}
+
+void tell_kept(Session* session) {
+  // Without the thread nobody would answer, so nobody is to ask.
+  if (!keeps_from_now(session)) return;
+  // Awaited: another process that this program wakes afterwards may ask at once.
+  wire::cuda::memory_keeps_reply known;
+  session->call_ahead_of_frees(nullptr, wire::cuda::memory_keeps_request{}, known);
 }
 
 void kept_memory_is_wanted(Session* session) {

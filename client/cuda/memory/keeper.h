@@ -13,6 +13,9 @@
 
 namespace tendril::client::cuda {
 
+// Starts the thread. False: it cannot, so nothing is to be kept. Otherwise the caller's next call
+// tells the worker (arena_pay with something ahead).
+bool keeps_from_now(Session* session);
 void tell_kept(Session* session);
 // Something is kept. The caller holds none of the locks of what keeps it.
 inline void note_kept(Session* session) {

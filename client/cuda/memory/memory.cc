@@ -196,6 +196,7 @@ CUresult take_from_arena(Context* context, uint64_t bytes, uint64_t* address) {
     wire::cuda::arena_pay_reply paid;
     pay.bytes = bytes;
     pay.ahead = gave_up ? 0 : arena.ahead();
+    if (pay.ahead != 0 && !keeps_from_now(context->session)) pay.ahead = 0;
     result = context->session->call(context, pay, paid);
     if (result == CUDA_SUCCESS) {
       arena.paid(paid.paid, paid.left);

@@ -8,11 +8,12 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "worker/cuda/code/module_store.h"
+#include "worker/core/code_store.h"
+#include "worker/core/output.h"
+#include "worker/cuda/code/loaded_code.h"
 #include "worker/cuda/executor/call_text.h"
 #include "worker/cuda/executor/callbacks.h"
 #include "worker/cuda/executor/dispatch.h"
-#include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/graphs.h"
@@ -155,7 +156,8 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
                                              })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()),
-      store_(std::make_unique<ModuleStore>(exports)),
+      store_(std::make_unique<CodeStore>(exports)),
+      code_(std::make_unique<LoadedCode>()),
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>(std::move(window), &host_, &charge_,
                                          std::min(assignment.slice_count, wire::kSlicesMax))),
@@ -248,11 +250,10 @@ transport::Wait Executor::patience(bool polling) {
 
 CallOutcome Executor::serve(const session::Call& call) {
   call_ = &call;
-  if (__builtin_expect(parking_->away(), 0) && !Parking::works_while_away(call.opcode)) {
-    if (parking_->reads(call) && contexts_.enter(call.context) == CUDA_SUCCESS &&
-        parking_->read(call))
-      return CallOutcome::kRun;
-    if (!parking_->wake()) return CallOutcome::kSessionOver;
+  if (__builtin_expect(parking_->attends(), 0)) {
+    bool answered = false;
+    if (!parking_->attend(call, &answered)) return CallOutcome::kSessionOver;
+    if (answered) return CallOutcome::kRun;
   }
   if (is_launch(call.opcode))
     wire::count_alone(counts_.launches, 1);

@@ -29,7 +29,11 @@
 
 namespace tendril::worker {
 class Exports;
-}
+// Images of device code by their content (worker/core/code_store.h).
+class CodeStore;
+// What kernels print, and the log (worker/core/output.h).
+class Output;
+}  // namespace tendril::worker
 // NCCL (worker/nccl/operations.h).
 namespace tendril::worker::nccl {
 class Executor;
@@ -37,15 +41,13 @@ class Executor;
 
 namespace tendril::worker::cuda {
 
-// Images of device code by their content (module_store.h).
-class ModuleStore;
+// What is loaded of device code (loaded_code.h).
+class LoadedCode;
 // Host functions, which the client runs (callbacks.h). The driver's thread sleeps until the client
 // has answered.
 class Callbacks;
 // Waits, and copies to the client that are under way (waits.h).
 class Waiters;
-// What kernels print, and the log (output.h).
-class Output;
 // Parameter layouts of functions (function.h).
 class Layouts;
 // Copies of the client's mapped host memory (mirror.h).
@@ -98,7 +100,8 @@ class Executor {
   Callbacks& callbacks() { return *callbacks_; }
   Waiters& waiters() { return *waiters_; }
   Output& output() { return *output_; }
-  ModuleStore& store() { return *store_; }
+  CodeStore& store() { return *store_; }
+  LoadedCode& code() { return *code_; }
   Layouts& layouts() { return *layouts_; }
   Mirrors& mirrors() { return *mirrors_; }
   DeviceBlocks& blocks() { return *blocks_; }
@@ -216,7 +219,8 @@ class Executor {
   std::unique_ptr<Callbacks> callbacks_;
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Output> output_;
-  std::unique_ptr<ModuleStore> store_;
+  std::unique_ptr<CodeStore> store_;
+  std::unique_ptr<LoadedCode> code_;
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<Mirrors> mirrors_;
   std::unique_ptr<DeviceBlocks> blocks_;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "worker/core/hardware_slices.h"
+#include "worker/core/output.h"
 #include "worker/cuda/executor/executor.h"
-#include "worker/cuda/executor/output.h"
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/parking/parking.h"
 

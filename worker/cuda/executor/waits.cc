@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "worker/cuda/executor/output.h"
+#include "worker/core/output.h"
 #include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {

@@ -4,8 +4,8 @@
 #include "worker/cuda/memory/device_blocks.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include "worker/cuda/testing/driver.h"
 #include "worker/cuda/testing/random_calls.h"
 #include "worker/cuda/testing/session.h"
 
@@ -19,11 +19,8 @@ class DeviceBlocksTest : public ::testing::Test {
  protected:
   // with_calls false: a device that says that it has none of these calls.
   void open(bool with_calls = true) {
-    setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
-    auto opened = gpu::Driver::open(TENDRIL_TEST_DRIVER);
-    ASSERT_TRUE(opened.ok());
-    driver_ = opened.take();
-    ASSERT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
+    driver_ = open_test_driver();
+    ASSERT_NE(driver_, nullptr);
     static cuDeviceGetAttribute_t* attribute = nullptr;
     attribute = driver_->cuDeviceGetAttribute;
     if (!with_calls) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/page_blocks.h"
-#include "worker/cuda/executor/output.h"
+#include "worker/core/output.h"
 #include "worker/cuda/memory/context_memory.h"
 
 namespace tendril::worker::cuda {
@@ -97,13 +97,14 @@ bool KeptMemory::before_launch(CUgraphExec exec) {
 void KeptMemory::settle_graphs(uint32_t slot) {
   Charge& charge = w_.charge();
   const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  // Charged twice for a moment, never too little.
-  uint64_t& before = graphs_charged_[slot];
-  if (held > before) charge.take_anyway(slot, held - before);
-  if (held < before) charge.give_back(slot, before - held);
-  before = held;
-  charge.give_back(slot, launch_growth_);
+  // What was charged ahead of the launch becomes the graphs'. So nothing is charged twice, or is
+  // free for a moment.
+  uint64_t& charged = graphs_charged_[slot];
+  charged += launch_growth_;
   launch_growth_ = 0;
+  if (held > charged) charge.take_anyway(slot, held - charged);
+  if (held < charged) charge.give_back(slot, charged - held);
+  charged = held;
 }
 
 CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream,

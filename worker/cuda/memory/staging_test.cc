@@ -8,6 +8,8 @@
 #include <memory>
 #include <set>
 
+#include "worker/cuda/testing/driver.h"
+
 namespace tendril::worker::cuda {
 namespace {
 
@@ -25,9 +27,8 @@ CUresult unregister_memory(void* at) {
 class StagingTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = gpu::Driver::open(TENDRIL_TEST_DRIVER);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    driver_ = std::move(opened.value());
+    driver_ = open_test_driver();
+    ASSERT_NE(driver_, nullptr);
     driver_->cuMemHostRegister_v2 = register_memory;
     driver_->cuMemHostUnregister = unregister_memory;
     g_registered.clear();

@@ -2,136 +2,160 @@
 // See host_store.h.
 #include "worker/cuda/parking/host_store.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstring>
-
-#include "base/clock.h"
-#include "base/thread.h"
+#include <iterator>
+#include <set>
 
 namespace tendril::worker::cuda {
-namespace {
 
-constexpr uint64_t kStorePieceBytes = 8u << 20;
-// A thread copies 5 to 10 GB/s between pinned memory and new pages; a card's link has 25 to 55.
-constexpr size_t kStoreThreadsMax = 6;
-
-}  // namespace
-
-void HostStore::cut(const Range& range, uint8_t* data, std::vector<Piece>* pieces) {
-  for (uint64_t at = 0; at < range.bytes; at += kStorePieceBytes) {
-    pieces->push_back({range.address + at, data + at, std::min(kStorePieceBytes, range.bytes - at),
-                       range.context});
-  }
-}
-
-// Unpinned memory will do if there is none in staging: slower, and nothing else.
-CUresult HostStore::copy_piece(const Piece& piece, const Block& block, CUstream stream,
-                               bool to_host) {
-  uint8_t* const through = block.data != nullptr ? block.data : piece.data;
-  if (!to_host && through != piece.data) memcpy(through, piece.data, piece.bytes);
-  CUresult result =
-      to_host ? driver_->cuMemcpyDtoHAsync_v2(through, piece.address, piece.bytes, stream)
-              : driver_->cuMemcpyHtoDAsync_v2(piece.address, through, piece.bytes, stream);
-  if (result == CUDA_SUCCESS) result = driver_->cuStreamSynchronize(stream);
-  if (result == CUDA_SUCCESS && to_host && through != piece.data)
-    memcpy(piece.data, through, piece.bytes);
-  return result;
-}
-
-void HostStore::work(Job* job) {
-  CUcontext context = nullptr;
-  CUstream stream = nullptr;
-  Block block;
-  const auto leave = [&] {
-    if (stream != nullptr) driver_->cuStreamDestroy_v2(stream);
-    stream = nullptr;
-    staging_->give_back(block);
-    block = Block();
-  };
-  for (size_t i = job->next++; i < job->pieces.size() && job->failure == CUDA_SUCCESS;
-       i = job->next++) {
-    const Piece& piece = job->pieces[i];
-    CUresult result = CUDA_SUCCESS;
-    if (piece.context != context) {
-      leave();
-      result = driver_->cuCtxSetCurrent(piece.context);
-      context = piece.context;
-      if (result == CUDA_SUCCESS) result = driver_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-      if (result == CUDA_SUCCESS) block = staging_->take(kStorePieceBytes);
+// Has a place for each, and nothing else. False: there is no room, and nothing is kept.
+bool HostStore::make_room(const std::vector<Lot>& lots) {
+  std::set<std::pair<uint64_t, uint64_t>> wanted;
+  for (const Lot& lot : lots)
+    for (const Range& range : lot) wanted.insert({range.address, range.bytes});
+  for (auto at = copies_.begin(); at != copies_.end();) {
+    if (wanted.count({at->first, at->second.bytes}) != 0) {
+      ++at;
+      continue;
     }
-    if (result == CUDA_SUCCESS) result = copy_piece(piece, block, stream, job->to_host);
-    if (result != CUDA_SUCCESS) job->failure = result;
+    pages_.give_back(at->second.data, at->second.bytes);
+    at = copies_.erase(at);
   }
-  leave();
+  for (const auto& [address, bytes] : wanted) {
+    Copy& copy = copies_[address];
+    if (copy.data != nullptr) continue;
+    copy.data = pages_.take(bytes);
+    copy.bytes = bytes;
+    if (copy.data != nullptr) continue;
+    drop();
+    return false;
+  }
+  pages_.trim();
+  return true;
 }
 
-CUresult HostStore::copy(std::vector<Piece> pieces, bool to_host) {
-  Job job{this, std::move(pieces), to_host};
-  const size_t threads =
-      std::min({kStoreThreadsMax, static_cast<size_t>(base::usable_cpus()), job.pieces.size()});
-  base::Thread helpers[kStoreThreadsMax];
-  const auto enter = [](void* argument) {
-    Job* const job = static_cast<Job*>(argument);
-    job->store->work(job);
-  };
-  for (size_t i = 1; i < threads; ++i)
-    if (!helpers[i].start("tendril-park", enter, &job)) break;  // then fewer do it
-  work(&job);
-  for (base::Thread& helper : helpers) helper.join();
-  return static_cast<CUresult>(job.failure.load());
-}
-
-CUresult HostStore::save(const std::vector<Range>& ranges) {
-  std::vector<Piece> pieces;
-  for (const Range& range : ranges) {
-    void* memory = mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      drop(ranges);
-      return CUDA_ERROR_OUT_OF_MEMORY;
+void HostStore::add(const Range& range, Copy* copy, size_t lot, CopyJob* job) {
+  for (uint64_t at = 0; at < range.bytes; at += CopyJob::kPieceBytesMax) {
+    CopyJob::Piece piece;
+    piece.address = range.address + at;
+    piece.bytes = std::min(CopyJob::kPieceBytesMax, range.bytes - at);
+    piece.context = range.context;
+    piece.lot = lot;
+    piece.fresh = copy->fresh;
+    if (copy->data != nullptr) {
+      piece.data = copy->data + at;
+    } else {
+      piece.offset = copy->offset + at;
+      piece.seal = &copy->seals[at / CopyJob::kPieceBytesMax];
     }
-    madvise(memory, range.bytes, MADV_HUGEPAGE);  // faults of small pages cost as much as the copy
-    saved_[range.address] = {static_cast<uint8_t*>(memory), range.bytes};
-    cut(range, static_cast<uint8_t*>(memory), &pieces);
+    job->add(piece);
   }
-  const CUresult result = copy(std::move(pieces), true);
-  if (result != CUDA_SUCCESS) drop(ranges);
-  return result;
 }
 
-CUresult HostStore::load(const std::vector<Range>& ranges) {
-  std::vector<Piece> pieces;
-  for (const Range& range : ranges) {
-    const uint8_t* const data = find(range.address, range.bytes);
-    if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    cut(range, const_cast<uint8_t*>(data), &pieces);
-  }
-  return copy(std::move(pieces), false);
+void HostStore::use_file(std::unique_ptr<ParkFile> file) {
+  drop();
+  file_ = std::move(file);
 }
 
-const uint8_t* HostStore::find(uint64_t address, uint64_t bytes) const {
-  auto at = saved_.upper_bound(address);
-  if (at == saved_.begin()) return nullptr;
-  --at;
-  const uint64_t offset = address - at->first;
-  if (offset > at->second.bytes || bytes > at->second.bytes - offset) return nullptr;
-  return at->second.data + offset;
+// One behind the other. tendrild has made the file as large as what the session has.
+void HostStore::lay_out(const std::vector<Lot>& lots) {
+  copies_.clear();
+  uint64_t offset = 0;
+  for (const Lot& lot : lots) {
+    for (const Range& range : lot) {
+      Copy& copy = copies_[range.address];
+      copy.bytes = range.bytes;
+      copy.offset = offset;
+      copy.seals.resize((range.bytes + CopyJob::kPieceBytesMax - 1) / CopyJob::kPieceBytesMax);
+      offset += range.bytes;
+    }
+  }
 }
 
-void HostStore::drop(const std::vector<Range>& ranges) {
-  for (const Range& range : ranges) {
-    const auto saved = saved_.find(range.address);
-    if (saved == saved_.end()) continue;
-    munmap(saved->second.data, saved->second.bytes);
-    saved_.erase(saved);
+void HostStore::note_current(const Lot& lot) {
+  for (const Range& range : lot) {
+    Copy& copy = copies_[range.address];
+    copy.current = true;
+    copy.fresh = false;
   }
+  any_current_ = any_current_ || !lot.empty();
+}
+
+CUresult HostStore::save(const std::vector<Lot>& lots, const Step& begin, const Step& saved) {
+  if (file_ != nullptr)
+    lay_out(lots);
+  else if (!make_room(lots))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  CopyJob job(driver_, staging_, file_.get(), true);
+  job.watch(progress_);
+  for (size_t lot = 0; lot < lots.size(); ++lot) {
+    for (const Range& range : lots[lot]) {
+      Copy& copy = copies_.at(range.address);
+      if (!copy.current) add(range, &copy, lot, &job);
+    }
+  }
+  return job.run(lots.size(), begin, [&](size_t lot) {
+    for (const Range& range : lots[lot])
+      copied_bytes_ += copies_.at(range.address).current ? 0 : range.bytes;
+    note_current(lots[lot]);
+    return saved ? saved(lot) : CUDA_SUCCESS;
+  });
+}
+
+CUresult HostStore::load(const std::vector<Lot>& lots, const Step& make, const Step& loaded) {
+  CopyJob job(driver_, staging_, file_.get(), false);
+  job.watch(progress_);
+  for (size_t lot = 0; lot < lots.size(); ++lot) {
+    for (const Range& range : lots[lot]) {
+      const auto copy = copies_.find(range.address);
+      if (copy == copies_.end() || !copy->second.current || copy->second.bytes != range.bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+      add(range, &copy->second, lot, &job);
+    }
+  }
+  return job.run(lots.size(), make, loaded);
+}
+
+const uint8_t* HostStore::find(uint64_t address, uint64_t* bytes) const {
+  const auto after = copies_.upper_bound(address);
+  if (after == copies_.begin()) return nullptr;
+  const auto& [start, copy] = *std::prev(after);
+  const uint64_t offset = address - start;
+  if (!copy.current || copy.data == nullptr || offset >= copy.bytes) return nullptr;
+  *bytes = copy.bytes - offset;
+  return copy.data + offset;
+}
+
+bool HostStore::has(uint64_t address, uint64_t bytes) const {
+  if (bytes > UINT64_MAX - address) return false;
+  uint64_t found = 0;
+  read(address, bytes, [&](uint64_t, const uint8_t*, uint64_t size) { found += size; });
+  return found == bytes;
+}
+
+bool HostStore::has(const Lot& lot) const {
+  return std::all_of(lot.begin(), lot.end(),
+                     [this](const Range& range) { return has(range.address, range.bytes); });
+}
+
+void HostStore::wrote(uint64_t address, uint64_t bytes) {
+  auto at = copies_.upper_bound(address);
+  if (at != copies_.begin()) --at;
+  for (; at != copies_.end() && (at->first <= address || at->first - address < bytes); ++at) {
+    if (at->first + at->second.bytes > address) at->second.current = false;
+  }
+}
+
+void HostStore::wrote() {
+  for (auto& [address, copy] : copies_) copy.current = false;
+  any_current_ = false;
 }
 
 void HostStore::drop() {
-  for (const auto& [address, saved] : saved_) munmap(saved.data, saved.bytes);
-  saved_.clear();
+  copies_.clear();
+  pages_.drop();
+  file_.reset();
+  any_current_ = false;
 }
 
 }  // namespace tendril::worker::cuda

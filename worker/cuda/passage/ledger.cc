@@ -95,6 +95,16 @@ void PassageLedger::go_on(Halves::iterator at, Steps* steps) {
   }
 }
 
+bool PassageLedger::next_piece(uint64_t operation, uint64_t most, uint64_t* at, uint64_t* bytes) {
+  const auto found = halves_.find(operation);
+  if (found == halves_.end() || !found->second.moving) return false;
+  PassageHalf& half = found->second;
+  *at = half.begun;
+  *bytes = std::min(most, half.bytes - half.begun);
+  half.begun += *bytes;
+  return *bytes != 0;
+}
+
 void PassageLedger::moved(uint64_t operation, uint64_t bytes, Steps* steps) {
   const auto at = halves_.find(operation);
   if (at == halves_.end()) return;
@@ -137,8 +147,10 @@ void PassageLedger::apply(Halves::iterator at, const PassageFrame& frame, Steps*
       half.there = true;
       return go_on(at, steps);
     case PassageSays::kData: {
-      if (!takes || !half.here || frame.value != half.moved) break;
-      if (frame.bytes > half.bytes - half.moved) break;
+      // Each line brings its pieces in its own time. Together they are what this end asked for.
+      if (!takes || !half.here || frame.value > half.bytes) break;
+      if (frame.bytes > half.bytes - frame.value || frame.bytes > half.bytes - half.begun) break;
+      half.begun += frame.bytes;
       Step step = {Step::Kind::kMove, at->first};
       step.frame = frame;
       steps->push_back(step);

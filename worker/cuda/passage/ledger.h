@@ -39,6 +39,7 @@ struct PassageHalf {
   bool here = false;   // its stream has got there
   bool there = false;  // so has the other's, as far as this one waits for it
   bool moving = false;
+  uint64_t begun = 0;  // bytes that a line has begun to move
   uint64_t moved = 0;
 };
 
@@ -64,7 +65,9 @@ class PassageLedger {
   bool add(uint64_t operation, PassageRole role, uint64_t bytes, Steps* steps);
   // Its stream has got there.
   void arrived(uint64_t operation, Steps* steps);
-  // kSend: all bytes are sent. kReceive: the bytes of a kMove are in their place.
+  // The next bytes of a kSend that may go, at most so many. False: there are none.
+  bool next_piece(uint64_t operation, uint64_t most, uint64_t* at, uint64_t* bytes);
+  // kSend: these bytes go now. kReceive: the bytes of a kMove are in their place.
   void moved(uint64_t operation, uint64_t bytes, Steps* steps);
   // It cannot go on, whatever the other worker says.
   void fail(uint64_t operation, int result, Steps* steps);

@@ -18,7 +18,7 @@ using Kind = PassageLedger::Step::Kind;
 
 struct End {
   PassageLedger ledger;
-  std::deque<PassageFrame> to_say;
+  std::deque<PassageFrame> to_say, lines[3];
   std::deque<uint64_t> sends;
   std::map<uint64_t, int> ended;
   uint64_t received = 0;
@@ -58,15 +58,23 @@ struct End {
   bool send_some(uint64_t most) {
     if (sends.empty()) return false;
     const uint64_t operation = sends.front();
-    sends.pop_front();
-    const PassageHalf* half = ledger.find(operation);
-    if (half == nullptr || half->moved == half->bytes) return true;
-    const uint64_t at = half->moved, bytes = std::min(most, half->bytes - at);
+    uint64_t at = 0, bytes = 0;
+    if (!ledger.next_piece(operation, most, &at, &bytes)) {
+      sends.pop_front();
+      return true;
+    }
     PassageLedger::Steps steps;
     ledger.moved(operation, bytes, &steps);
     take(steps);
-    to_say.push_back({PassageSays::kData, static_cast<uint32_t>(bytes), operation, at});
-    sends.push_front(operation);
+    lines[at % 3].push_back({PassageSays::kData, static_cast<uint32_t>(bytes), operation, at});
+    return true;
+  }
+  // The next frame of one of its lines; what is said goes over the first.
+  bool next_frame(unsigned which, PassageFrame* frame) {
+    std::deque<PassageFrame>* line = which < 3 ? &lines[which] : &to_say;
+    if (line->empty()) return false;
+    *frame = line->front();
+    line->pop_front();
     return true;
   }
 };
@@ -74,9 +82,8 @@ struct End {
 void step(End* one, End* other, std::mt19937* draw) {
   if ((*draw)() % 2 == 0) std::swap(one, other);
   if ((*draw)() % 3 == 0 && one->send_some(1 + (*draw)() % 5)) return;
-  if (one->to_say.empty()) return;
-  const PassageFrame frame = one->to_say.front();
-  one->to_say.pop_front();
+  PassageFrame frame;
+  if (!one->next_frame((*draw)() % 4, &frame)) return;
   ASSERT_TRUE(is_sound(frame));
   other->hear(frame);
 }
@@ -148,7 +155,11 @@ TEST(PassageLedger, WhoBreaksTheRulesWritesNothing) {
   EXPECT_FALSE(breaks({{PassageSays::kData, 4, 1, 0}, {PassageSays::kData, 6, 1, 4}}, true));
   EXPECT_TRUE(breaks({{PassageSays::kData, 4, 1, 0}}, false)) << "before it was ready";
   EXPECT_TRUE(breaks({{PassageSays::kData, 11, 1, 0}}, true)) << "too much";
-  EXPECT_TRUE(breaks({{PassageSays::kData, 4, 1, 1}}, true)) << "elsewhere";
+  EXPECT_FALSE(breaks({{PassageSays::kData, 6, 1, 4}, {PassageSays::kData, 4, 1, 0}}, true));
+  EXPECT_TRUE(breaks({{PassageSays::kData, 4, 1, 7}}, true)) << "elsewhere";
+  EXPECT_TRUE(breaks({{PassageSays::kData, 1, 1, uint64_t(0) - 1}}, true)) << "elsewhere";
+  EXPECT_TRUE(breaks({{PassageSays::kData, 6, 1, 4}, {PassageSays::kData, 5, 1, 0}}, true))
+      << "more than it asked for";
   EXPECT_TRUE(breaks({{PassageSays::kDone, 0, 1, 0}}, true)) << "of a sender";
   EXPECT_TRUE(breaks({{PassageSays::kTell, 0, 1, 0}}, true)) << "of no event";
   EXPECT_FALSE(breaks({{PassageSays::kData, 4, 2, 0}}, true)) << "of one that may have failed";

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One passage: a connection to a worker of another server, and two threads. One receives and
-// writes to the GPU, the other reads from the GPU and sends. They copy in streams of their own, so
-// neither ever waits for work of the program. Which half waits for what is the ledger's (ledger.h).
-// Any thread, unless a member says otherwise.
+// One passage: connections to a worker of another server, its lines, with two threads each. One
+// receives and writes to the GPU, the other reads from the GPU and sends. They copy in streams of
+// their own, so neither ever waits for work of the program. Pieces of a copy go over whichever line
+// is free; all else goes over the first. Which half waits for what is the ledger's (ledger.h). Any
+// thread, unless a member says otherwise.
 #pragma once
 
 #include <chrono>
@@ -18,11 +19,16 @@
 #include "base/thread.h"
 #include "gpu/cuda/driver.h"
 #include "transport/transport.h"
+#include "wire/assignment.h"
 #include "worker/cuda/executor/contexts.h"
 #include "worker/cuda/passage/ledger.h"
 #include "worker/cuda/passage/shape.h"
 
 namespace tendril::worker::cuda {
+
+// Of one passage: two pieces for each line.
+inline constexpr size_t kPassageMemoryBytes =
+    size_t{2} * kPassagePieceBytes * wire::kPassageLinesMax;
 
 // What holds a stream: it waits until the word is at least `value`.
 struct PassageHold {
@@ -39,6 +45,10 @@ struct PassageWork {
   CUstream mover = nullptr;  // in which the bytes are copied
   PassageShape shape;
   PassageHold hold;
+  // Threads that copy for it now. An end waits for them, because it lets the program go on.
+  uint32_t copying = 0;
+  bool over = false;
+  int result = 0;
 };
 
 class Passage {
@@ -47,8 +57,12 @@ class Passage {
   Passage(gpu::Driver* driver, std::function<void(CUcontext, const PassageHold&)> released);
   ~Passage();
 
-  // Null: there will be no connection.
-  void connect(std::unique_ptr<transport::Channel> channel);
+  // A line's connection. Null: there will be none. Without the first one the passage is lost, and
+  // the others come after it.
+  void connect(uint32_t line, std::unique_ptr<transport::Channel> channel);
+  // Pins what the pieces go through, in the executor's current context, if that is not done yet.
+  // Executor thread.
+  void pin(CUcontext context);
 
   // False: it cannot be; nothing is held, and the error is the caller's to report.
   bool add(uint64_t operation, const PassageWork& work, uint64_t bytes);
@@ -63,32 +77,50 @@ class Passage {
 
  private:
   using Hold = std::unique_lock<std::mutex>;
-  static void receive_main(void* self);
-  static void send_main(void* self);
-  void receive_all();
-  bool receive_one();
-  void write_piece(const PassageFrame& frame, Hold* hold);
-  void send_all();
-  bool send_frames(Hold* hold);
-  bool send_work(uint64_t operation, Hold* hold);
+  struct Line {
+    Passage* passage = nullptr;
+    std::unique_ptr<transport::Channel> channel;           // constant once the threads run
+    uint8_t *received = nullptr, *sent = nullptr;          // one piece; of one thread each
+    CUcontext receiver_in = nullptr, sender_in = nullptr;  // contexts that the threads use now
+    base::Thread receiver, sender;
+  };
+  struct Piece {
+    uint64_t operation = 0, at = 0, bytes = 0;
+  };
+
+  static void receive_main(void* line);
+  static void send_main(void* line);
+  bool receive_one(Line* line);
+  void write_piece(Line* line, const PassageFrame& frame, Hold* hold);
+  void send_all(Line* line);
+  bool next_piece(Piece* piece);
+  bool send_frames(Line* line, Hold* hold);
+  bool send_piece(Line* line, const Piece& piece, Hold* hold);
   CUresult copy(const PassageWork& work, uint64_t at, uint64_t bytes, uint8_t* memory) const;
+  // Copies for an operation that is there, without the lock. `user` tells who does.
+  CUresult copy_unlocked(uint64_t operation, uint64_t at, uint64_t bytes, uint8_t* memory,
+                         CUcontext* user, Hold* hold);
+  bool anybody_copies(CUcontext context) const;  // null: for any
+  bool is_first(const Line* line) const { return line == &lines_[0]; }
   void take(const PassageLedger::Steps& steps);
+  void finish(std::map<uint64_t, PassageWork>::iterator at);
+  void shut_down();
   void lose();
 
   gpu::Driver* const driver_;
   const std::function<void(CUcontext, const PassageHold&)> released_;
-  std::unique_ptr<transport::Channel> channel_;  // constant once the threads run
-  std::mutex mutex_;                             // of all that follows, but the buffers
-  std::condition_variable changed_;
+  std::mutex mutex_;                          // of all that follows, but the pieces' memory
+  std::condition_variable changed_, pieces_;  // pieces_: for the lines after the first
   PassageLedger ledger_;
   std::map<uint64_t, PassageWork> works_;
-  std::deque<PassageFrame> frames_;                        // to be sent
-  std::deque<uint64_t> sends_;                             // whose bytes are to be sent
-  CUcontext receiver_in_ = nullptr, sender_in_ = nullptr;  // contexts that the threads use now
-  uint64_t given_up_ = 0;                                  // settle() waits for later ones only
+  std::deque<PassageFrame> frames_;  // to be sent
+  std::deque<uint64_t> sends_;       // whose bytes are to be sent
+  uint64_t given_up_ = 0;            // settle() waits for later ones only
   bool lost_ = false, ended_ = false;
-  std::vector<uint8_t> received_, sent_;  // one piece; of one thread each
-  base::Thread receiver_, sender_;
+  bool unpins_ = false;            // nobody begins to copy now
+  uint8_t* memory_ = nullptr;      // of all lines' pieces
+  CUcontext pinned_in_ = nullptr;  // null: it is not
+  Line lines_[wire::kPassageLinesMax];
 };
 
 }  // namespace tendril::worker::cuda

@@ -4,7 +4,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "worker/cuda/memory/mirror.h"
 
@@ -14,6 +17,14 @@ namespace {
 constexpr uint32_t kWords = 16'384;  // holds of one context at a time
 constexpr std::chrono::milliseconds kPatience{1000};
 constexpr uint64_t kWordBytes = kWords * sizeof(uint32_t);
+
+// Each takes two processors of both servers while it is busy.
+uint32_t passage_lines() {
+  const char* wanted = getenv("TENDRIL_WORKER_PASSAGE_LINES");
+  const uint64_t lines =
+      wanted != nullptr ? strtoull(wanted, nullptr, 10) : std::thread::hardware_concurrency() / 4;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(lines, 1, wire::kPassageLinesMax));
+}
 
 void reply_open(session::Service* service, uint32_t reply_id, bool open, const std::string& why) {
   wire::cuda::passage_open_reply reply;
@@ -57,8 +68,9 @@ Passage* Passages::find(uint32_t number) {
 // A number serves once. A passage that was lost is never made again.
 Passage* Passages::make(uint32_t number) {
   std::lock_guard<std::mutex> hold(mutex_);
-  if (passages_.size() >= wire::kPassagesMax || passages_.count(number) != 0) return nullptr;
-  if (!executor_.host().take(2 * kPassagePieceBytes)) return nullptr;  // its buffers
+  if (number >= wire::kPassageLine || passages_.size() >= wire::kPassagesMax) return nullptr;
+  if (passages_.count(number) != 0) return nullptr;
+  if (!executor_.host().take(kPassageMemoryBytes)) return nullptr;
   auto passage = std::make_unique<Passage>(
       &executor_.driver(),
       [this](CUcontext context, const PassageHold& hold) { give_back(context, hold); });
@@ -78,7 +90,7 @@ CUresult Passages::open(uint32_t number, const wire::PassageToken& token, uint32
   if (make(number) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   {
     std::lock_guard<std::mutex> hold(mutex_);
-    opening_[number] = reply_id;
+    opening_[number] = {reply_id, token};
   }
   if (exports_->dial_passage(number, token)) return CUDA_SUCCESS;
   std::lock_guard<std::mutex> hold(mutex_);
@@ -89,19 +101,31 @@ CUresult Passages::open(uint32_t number, const wire::PassageToken& token, uint32
 // The thread that listens to tendrild.
 void Passages::passage_came(uint32_t number, std::unique_ptr<transport::Channel> channel,
                             const std::string& why) {
-  Passage* passage = find(number);
+  Passage* passage = find(number % wire::kPassageLine);
   if (passage == nullptr) return;
   const bool open = channel != nullptr;
-  passage->connect(std::move(channel));
-  uint32_t reply_id = 0;
+  passage->connect(number / wire::kPassageLine, std::move(channel));
+  Opening opening;
   {
     std::lock_guard<std::mutex> hold(mutex_);
     const auto asked = opening_.find(number);
     if (asked == opening_.end()) return;
-    reply_id = asked->second;
+    opening = asked->second;
     opening_.erase(asked);
   }
-  reply_open(&executor_.service(), reply_id, open, why);
+  if (open) dial_more(number, opening.token);
+  reply_open(&executor_.service(), opening.reply_id, open, why);
+}
+
+// One line carries what one processor copies into a socket and another out of it. Nobody waits for
+// the other lines: pieces go over those that are there.
+void Passages::dial_more(uint32_t number, const wire::PassageToken& token) {
+  const uint32_t lines = passage_lines();
+  for (uint32_t line = 1; line < lines; ++line) {
+    wire::PassageToken wanted = token;
+    wanted.number += line * wire::kPassageLine;
+    (void)exports_->dial_passage(number + line * wire::kPassageLine, wanted);
+  }
 }
 
 // ---- what contexts have ----
@@ -269,6 +293,7 @@ CUresult Passages::copy(uint32_t number, uint64_t operation, PassageRole role,
   Parts* parts = nullptr;
   CUresult result = parts_of(owner->context, &parts);
   if (result != CUDA_SUCCESS) return result;
+  passage->pin(owner->context);
   work.role = role;
   work.owner = owner;
   work.context = owner->context;

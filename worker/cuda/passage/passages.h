@@ -88,7 +88,12 @@ class Passages final : private PassageTaker {
   Exports* const exports_;
   std::mutex mutex_;  // of all that follows
   std::map<uint32_t, std::unique_ptr<Passage>> passages_;
-  std::map<uint32_t, uint32_t> opening_;  // calls that wait for a connection, by passage
+  struct Opening {
+    uint32_t reply_id = 0;  // the call that waits for the first line
+    wire::PassageToken token = {};
+  };
+  void dial_more(uint32_t number, const wire::PassageToken& token);
+  std::map<uint32_t, Opening> opening_;  // by passage
   std::map<CUcontext, std::unique_ptr<Parts>> parts_;
   std::deque<Arrival> arrivals_;
   std::vector<Arrival*> spare_;

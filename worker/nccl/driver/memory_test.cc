@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NCCL takes is charged: by the functions that NCCL would get, on the software GPU.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <thread>
 #include <vector>
 
+#include "worker/cuda/testing/driver.h"
 #include "worker/nccl/driver/calls.h"
 
 namespace tendril::worker::nccl {
 namespace {
 
 constexpr uint64_t kMiB = 1u << 20, kQuota = 100 * kMiB, kContext = kMiB;
-
-std::unique_ptr<gpu::Driver> open_driver() {
-  setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
-  auto driver = gpu::Driver::open(TENDRIL_TEST_DRIVER);
-  if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) return nullptr;
-  return driver.take();
-}
 
 wire::Assignment assignment() {
   wire::Assignment made{};
@@ -53,7 +46,7 @@ class NcclMemory : public testing::Test {
     return reinterpret_cast<Function*>(found);
   }
 
-  const std::unique_ptr<gpu::Driver> driver_ = open_driver();
+  const std::unique_ptr<gpu::Driver> driver_ = open_test_driver();
   wire::AccountingPage page_{};
   Charge program_{assignment(), &page_};
   HostUse host_{8 * kMiB};

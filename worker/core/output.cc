@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See output.h.
-#include "worker/cuda/executor/output.h"
+#include "worker/core/output.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 
 #include <algorithm>
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
-constexpr int64_t kPage = 4096;
-constexpr int64_t kDroppedLeast = 256 << 10;
+constexpr int64_t kOutputPage = 4096;
+constexpr int64_t kOutputDroppedLeast = 256 << 10;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Output::Output() {
 
 Output::~Output() {
   for (const Stream* stream : {&out_, &error_}) {
-    if (stream->window != nullptr) munmap(stream->window, 2 * kPage);
+    if (stream->window != nullptr) munmap(stream->window, 2 * kOutputPage);
     if (stream->file >= 0) close(stream->file);
     if (stream->original >= 0) close(stream->original);
   }
@@ -47,12 +47,12 @@ void Output::redirect(Stream* stream, int descriptor, bool keep_original) {
 // Moves the window to where the next text will be. The file is made long enough for it. The file's
 // position says how much has been written.
 void Output::watch(Stream* stream) {
-  const int64_t page = stream->sent / kPage * kPage;
+  const int64_t page = stream->sent / kOutputPage * kOutputPage;
   if (stream->window != nullptr && stream->window_at == page) return;
-  if (stream->window != nullptr) munmap(stream->window, 2 * kPage);
+  if (stream->window != nullptr) munmap(stream->window, 2 * kOutputPage);
   stream->window = nullptr;
-  if (fallocate(stream->file, 0, page, 2 * kPage) != 0) return;
-  void* window = mmap(nullptr, 2 * kPage, PROT_READ, MAP_SHARED, stream->file, page);
+  if (fallocate(stream->file, 0, page, 2 * kOutputPage) != 0) return;
+  void* window = mmap(nullptr, 2 * kOutputPage, PROT_READ, MAP_SHARED, stream->file, page);
   if (window == MAP_FAILED) return;
   stream->window = static_cast<uint8_t*>(window);
   stream->window_at = page;
@@ -68,8 +68,8 @@ bool Output::is_new(const Stream& stream) {
 
 // Nobody reads it again. The driver's position stays where it is, so the file keeps its length.
 void Output::drop_sent(Stream* stream) {
-  const int64_t end = stream->sent / kPage * kPage;
-  if (end - stream->dropped < kDroppedLeast) return;
+  const int64_t end = stream->sent / kOutputPage * kOutputPage;
+  if (end - stream->dropped < kOutputDroppedLeast) return;
   if (fallocate(stream->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stream->dropped,
                 end - stream->dropped) == 0)
     stream->dropped = end;
@@ -101,4 +101,4 @@ void Output::send(session::Service* service) {
   send_stream(&error_, 2, service);
 }
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -13,7 +13,7 @@
 
 #include "session/lane/service.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 
 class Output {
  public:
@@ -42,4 +42,4 @@ class Output {
   Stream out_, error_;
 };
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

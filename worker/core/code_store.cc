@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// See module_store.h.
-#include "worker/cuda/code/module_store.h"
+// See code_store.h.
+#include "worker/core/code_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <new>
 
 #include "base/content_hash.h"
 #include "base/fd.h"
 #include "base/kept_files.h"
+#include "session/lane/service.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 // Whole in memory that nobody changes any more.
@@ -44,10 +46,38 @@ ImageBytes make_image(uint64_t bytes) {
   return image;
 }
 
-ModuleStore::ModuleStore(Exports* keeper, uint64_t bytes_max)
+ImageBytes receive_image(session::Service* service, uint64_t limit, uint64_t transfer,
+                         uint64_t bytes, const wire::Bytes& inside) {
+  ImageBytes image = bytes < limit ? make_image(bytes) : ImageBytes{};
+  if (transfer == 0) {
+    if (image.data == nullptr || inside.count != bytes) return {};
+    if (bytes != 0) std::memcpy(image.data.get(), inside.data, bytes);
+    return image;
+  }
+  if (image.data == nullptr) {
+    service->end("an image of device code is too large for this server");
+    return {};
+  }
+  for (uint64_t received = 0; received < bytes;) {
+    session::Piece piece;
+    if (!service->take(transfer, &piece)) return {};
+    const bool good =
+        piece.bytes != 0 && piece.offset <= bytes && piece.bytes <= bytes - piece.offset;
+    if (good) std::memcpy(image.data.get() + piece.offset, piece.data, piece.bytes);
+    received += piece.bytes;
+    service->release(piece);
+    if (!good) {
+      service->end("a piece of device code lies outside of its image");
+      return {};
+    }
+  }
+  return image;
+}
+
+CodeStore::CodeStore(Exports* keeper, uint64_t bytes_max)
     : keeper_(keeper), bytes_max_(bytes_max) {}
 
-ModuleStore::Image ModuleStore::find(const std::string& hash, uint64_t bytes) {
+CodeStore::Image CodeStore::find(const std::string& hash, uint64_t bytes) {
   if (hash.size() != base::kContentHashBytes || bytes > kImageBytesMax) return nullptr;
   const auto known = images_.find(hash);
   Image image = known != images_.end() ? known->second.image.lock() : nullptr;
@@ -60,7 +90,7 @@ ModuleStore::Image ModuleStore::find(const std::string& hash, uint64_t bytes) {
   return image;
 }
 
-ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
+CodeStore::Image CodeStore::add(const std::string& hash, ImageBytes bytes) {
   if (bytes.data == nullptr || base::content_hash(bytes.data.get(), bytes.bytes) != hash)
     return nullptr;
   const Image image = std::make_shared<const ImageBytes>(std::move(bytes));
@@ -76,7 +106,7 @@ ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
   return image;
 }
 
-ModuleStore::Image ModuleStore::read(const std::string& hash, uint64_t bytes) {
+CodeStore::Image CodeStore::read(const std::string& hash, uint64_t bytes) {
   if (keeper_ == nullptr) return nullptr;
   const base::Fd fd = keeper_->find_image(hash, bytes);
   if (!fd.valid()) return nullptr;
@@ -86,13 +116,13 @@ ModuleStore::Image ModuleStore::read(const std::string& hash, uint64_t bytes) {
   return good ? std::make_shared<const ImageBytes>(std::move(image)) : nullptr;
 }
 
-bool ModuleStore::keep(const std::string& hash, const ImageBytes& bytes) {
+bool CodeStore::keep(const std::string& hash, const ImageBytes& bytes) {
   if (keeper_ == nullptr) return false;
   const base::Fd memory = sealed_memory(bytes);
   return memory.valid() && keeper_->keep_image(hash, bytes.bytes, memory.get());
 }
 
-void ModuleStore::trim_memory() {
+void CodeStore::trim_memory() {
   uint64_t total = 0;
   for (auto it = images_.begin(); it != images_.end();) {
     if (it->second.kept != nullptr) total += it->second.kept->bytes;
@@ -110,4 +140,4 @@ void ModuleStore::trim_memory() {
   }
 }
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker
