@@ -5,6 +5,15 @@
 
 namespace tendril::cli {
 
+namespace {
+
+void add_opencl(CLI::App* sub, EnvOptions* options) {
+  sub->add_flag("--opencl", options->opencl,
+                "Show the servers' OpenCL devices to OpenCL programs, and none of other drivers");
+}
+
+}  // namespace
+
 void CommandLine::add_env() {
   CLI::App* const sub = command(
       "env", "Print the variables with which any launcher or container attaches by itself", [this] {
@@ -14,6 +23,7 @@ void CommandLine::add_env() {
   add_common(sub, &env_options_, true);
   add_slice(sub, &env_options_.slice);
   add_pool(sub, &env_options_.pool);
+  add_opencl(sub, &env_options_);
   sub->add_flag("--docker", env_options_.docker,
                 "As options for docker run or podman run; with '-- docker run ...', run that")
       ->excludes("--json");
@@ -29,12 +39,15 @@ void CommandLine::add_integrations() {
   generate->final_callback([this] { action_ = [this] { return generate_cdi(cdi_options_); }; });
   add_common(generate, &cdi_options_, false);
   add_pool(generate, &cdi_options_.pool);
+  add_opencl(generate, &cdi_options_);
   generate
       ->add_option("--device", cdi_options_.devices,
-                   "A device: half=0.5 or small=10G; repeatable (default: whole, half, third, "
-                   "quarter, tenth)")
+                   "A device: half=0.5, small=10G or both=0.5,10G; repeatable (default: whole, "
+                   "half, third, quarter, tenth)")
       ->type_name("NAME=SLICE")
       ->allow_extra_args(false);
+  generate->add_option("-n,--gpus", cdi_options_.slice.count, "Slices of each device (default: 1)")
+      ->check(CLI::Range(1, 64));
   generate
       ->add_option("-o,--output", cdi_options_.output,
                    "Write it there, such as /etc/cdi/tendril.json")
@@ -59,6 +72,7 @@ void CommandLine::add_jupyter() {
   add_common(install, &o, false);
   add_slice(install, &o.slice);
   add_pool(install, &o.pool);
+  add_opencl(install, &o);
   install->add_option("--name", o.name, "The kernel's name; another one adds another kernel")
       ->capture_default_str();
   install->add_option("--display-name", o.display_name, "What people choose it by")

@@ -89,6 +89,12 @@ void CommandLine::add_serve_parking(CLI::App* sub) {
                   "Host memory for the GPU memory of parked leases, or 'off' (default: half of "
                   "this machine's)")
       ->type_name("SIZE");
+  sub->add_option("--park-file", o.park_file,
+                  "Folder for files of parked leases that host memory has no room for, encrypted "
+                  "(default: none)")
+      ->type_name("FOLDER");
+  sub->add_option("--park-file-size", o.park_file_size, "Of all these files together")
+      ->type_name("SIZE");
   sub->add_option("--park-idle", o.park_idle,
                   "Park a lease that did nothing for so long (default: never)")
       ->type_name("DURATION");
@@ -171,6 +177,11 @@ void CommandLine::add_serve_access(CLI::App* sub) {
                   "A network in which data need not be sealed; repeatable")
       ->type_name("NETWORK")
       ->allow_extra_args(false);
+  sub->add_option("--rdma", o.rdma,
+                  "Cards that may carry data that are not sealed: any, off, or names and ports "
+                  "(mlx5_0,mlx5_1:2); auto: any, if a network is trusted")
+      ->type_name("CARDS")
+      ->capture_default_str();
 }
 
 void CommandLine::add_serve_identity(CLI::App* sub) {
@@ -214,6 +225,10 @@ void CommandLine::add_serve_switches(CLI::App* sub) {
   ServeOptions& o = serve_options_;
   add_metrics(sub, &o.metrics, &o.metrics_token);
   add_page(sub, &o.page);
+  sub->add_option("--outage", o.outage,
+                  "How long a cut of the network to a client may last before its GPUs are given "
+                  "back (default: 30s, off: any cut ends a session)")
+      ->type_name("DURATION");
   sub->add_flag("--metrics-dcgm", o.metrics_dcgm,
                 "Metrics of GPUs also under the names of NVIDIA's exporter (DCGM_FI_...)");
   sub->add_option("--hardware-slices", o.hardware_slices,

@@ -46,7 +46,7 @@ struct PoolOptions {
 struct RunOptions : CommonOptions {
   SliceOptions slice;
   PoolOptions pool;
-  std::string signal, events;
+  std::string signal, events, outage;
   uint32_t local = 0;  // slices of this machine
   bool requeue = false;
   bool verbose = false;
@@ -73,7 +73,7 @@ struct HoldOptions : CommonOptions {
 struct EnvOptions : CommonOptions {
   SliceOptions slice;
   PoolOptions pool;
-  bool docker = false, show_token = false;
+  bool docker = false, show_token = false, opencl = false;
   std::vector<std::string> program;  // a container's command
 };
 
@@ -93,13 +93,14 @@ struct InstallOptions {
 
 struct ServeOptions {
   std::vector<std::string> listen, unix_paths, trusted_networks;
+  std::string rdma = "auto";
   std::string encrypt;
   uint16_t port = 7433;
   std::string identity, pool_name, providers;
   std::vector<std::string> pools, labels;
   std::string name, advertise, drain = "0", pool_peers = "on";
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
-  std::string park_memory = "auto", park_idle;
+  std::string park_memory = "auto", park_idle, park_file, park_file_size, outage;
   std::string code_memory, packed_control, nccl, peers, filter, learn_filter, cgroup = "auto";
   std::string images, images_per_user, known_images;
   std::string policy, audit_log = "auto", sockets = "auto";
@@ -154,6 +155,7 @@ struct PlanOptions {
   bool parked = false;                 // the waits of parked leases instead of the ladder
   std::vector<uint32_t> parked_cards;  // so many; empty: the fewest, and a few numbers
   double link_gb_per_s = 50;
+  double turn_s = 0;     // 0: who works keeps its place
   bool network = false;  // bounds of one program's run on other networks instead
   std::vector<double> gigabits = {1, 10, 25, 100}, delays_us = {20, 100, 1000};
 };

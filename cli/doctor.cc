@@ -27,6 +27,7 @@
 #include "cli/servers.h"
 #include "cli/several/passages.h"
 #include "cli/words/width.h"
+#include "config/configuration.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
 #include "session/control/serve.h"
@@ -57,7 +58,8 @@ class Checkup {
     if (!check_hello()) return report_;
     check_latency();
     if (!check_driver() || options_.no_attach) return report_;
-    if (check_transport()) check_bandwidth();
+    if (is_opencl_) check_loaders_file();
+    if (check_transport() && !is_opencl_) check_bandwidth();
     return report_;
   }
   // After `run`: the versions of NCCL that the server lends, and whether it can be asked more.
@@ -80,7 +82,13 @@ class Checkup {
     report_.steps.push_back({name, "warning", detail, {}});
   }
 
+  // What the server lends.
+  void choose_api(wire::AttachRequest* request) const {
+    request->api = is_opencl_ ? kOpenclName : kApiName;
+    request->api_digest = is_opencl_ ? opencl_digest() : schema_digest();
+  }
   void check_client();
+  void check_loaders_file();
   bool check_name();
   bool check_port();
   bool check_hello();
@@ -98,6 +106,7 @@ class Checkup {
   view::DoctorReport report_;
   std::vector<uint32_t> nccl_versions_;
   std::string server_id_;
+  bool is_opencl_ = false;
   std::string client_;  // the folder of the client library; empty: it is missing
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
   std::unique_ptr<session::Control> control_;
@@ -196,9 +205,13 @@ bool Checkup::check_hello() {
       "server " + view::safe(hello.product_version) + ", here " + version_text();
   auto list = control_->list();
   if (!list.ok()) return step("version", false, list.status().message());
+  const auto lends = [&](const char* name) {
+    return std::any_of(list->apis.begin(), list->apis.end(),
+                       [&](const wire::ApiRecord& api) { return api.name == name; });
+  };
+  is_opencl_ = lends(kOpenclName) && !lends(kApiName);
   wire::AttachRequest request;
-  request.api = kApiName;
-  request.api_digest = schema_digest();
+  choose_api(&request);
   const base::Status served =
       session::check_api(request, version_text(), list->apis, view::safe(hello.product_version));
   if (!step("version", served.ok(), served.ok() ? versions : served.message())) return false;
@@ -240,17 +253,29 @@ bool Checkup::check_driver() {
   std::string names;
   for (const wire::GpuRecord& gpu : list->gpus) {
     names += (names.empty() ? "" : ", ") + view::safe(gpu.name);
+    if (!gpu.type.empty()) names += " (" + view::safe(gpu.type) + ")";
     if (gpu.pageable_access) names += " (its kernels reach all memory of their worker process)";
   }
+  const size_t count = list->gpus.size();
+  const std::string what = is_opencl_
+                               ? base::format("%zu OpenCL device", count)
+                               : base::format("CUDA %u.%u, %zu GPU", list->driver_version / 1000,
+                                              list->driver_version % 1000 / 10, count);
   const bool fine =
-      step("driver", !list->gpus.empty(),
-           base::format("%s, CUDA %u.%u, %zu GPU%s: ", view::safe(list->driver).c_str(),
-                        list->driver_version / 1000, list->driver_version % 1000 / 10,
-                        list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
-               names);
-  check_nccl(*list);
+      step("driver", count != 0,
+           view::safe(list->driver) + ", " + what + (count == 1 ? "" : "s") + ": " + names);
+  if (!is_opencl_) check_nccl(*list);
   server_id_ = list->server_id;
   return fine;
+}
+
+// By it a loader of OpenCL finds Tendril (cli/run.cc).
+void Checkup::check_loaders_file() {
+  if (client_.empty()) return;
+  const std::string file = client_ + "/opencl/tendril.icd";
+  const bool there = access(file.c_str(), R_OK) == 0;
+  step("opencl driver", there,
+       there ? file : file + " is missing; install the client's package again");
 }
 
 bool Checkup::check_transport() {
@@ -258,11 +283,11 @@ bool Checkup::check_transport() {
   request.lease.slice = {kTestShare, 0};
   request.client = request.lease.client = client_info("tendril doctor");
   request.bulk_channels = 1;
-  request.api = kApiName;
-  request.api_digest = schema_digest();
+  choose_api(&request);
   const uint64_t begin_us = base::now_us();
   session::ConnectOptions plain = connect_;  // an attached connection goes to a worker
   plain.securer = nullptr;
+  plain.transport = config::wanted_transport();  // without memory: it measures
   auto attached = session::attach(endpoint_, plain, request);
   const double took_ms = static_cast<double>(base::now_us() - begin_us) / 1000;
   if (!attached.ok() && attached.status().code() == base::Code::kRefused) {

@@ -18,9 +18,11 @@ namespace {
 
 using config::variable;
 
-void print_shell(const Variables& variables, const std::string& client) {
+void print_shell(const Variables& variables, const std::string& libraries,
+                 const std::string& programs) {
   printf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n",
-         shell_quoted(client).c_str());
+         shell_quoted(libraries).c_str());
+  printf("export PATH=\"$PATH\":%s\n", shell_quoted(programs).c_str());
   for (const auto& [name, value] : variables)
     printf("export %s=%s\n", name.c_str(), shell_quoted(value).c_str());
 }
@@ -45,12 +47,17 @@ int print_environment(const EnvOptions& options) {
   if (options.show_token && token.empty() && !variable("TENDRIL_TOKEN").empty()) {
     variables->emplace_back("TENDRIL_TOKEN", variable("TENDRIL_TOKEN"));
   }
+  std::string libraries = *client;
+  if (options.opencl) {
+    const base::Status there = add_opencl(*client, &*variables, &libraries);
+    if (!there.ok()) return complain(kFailed, there);
+  }
   if (options.json) {
     variables->emplace(variables->begin(), "LD_LIBRARY_PATH",
-                       prefixed_path(*client, variable("LD_LIBRARY_PATH")));
+                       prefixed_path(libraries, variable("LD_LIBRARY_PATH")));
     printf("%s\n", view::variables_json(*variables).c_str());
   } else {
-    print_shell(*variables, *client);
+    print_shell(*variables, libraries, *client + "/bin");
   }
   return 0;
 }

@@ -41,6 +41,15 @@ std::string prefixed_path(const std::string& directory, const std::string& old) 
   return directory + ":" + old;
 }
 
+std::string suffixed_path(const std::string& old, const std::string& directory) {
+  if (old.empty()) return directory;
+  const std::string tail = ":" + directory;
+  const bool is_last =
+      old == directory ||
+      (old.size() >= tail.size() && old.compare(old.size() - tail.size(), tail.size(), tail) == 0);
+  return is_last ? old : old + tail;
+}
+
 std::string nccl_to_preload(const std::string& client, size_t servers, bool lends_nccl) {
   const char* const wish = getenv("TENDRIL_NCCL");
   if ((servers < 2 && !lends_nccl) || (wish != nullptr && std::string(wish) == "program"))

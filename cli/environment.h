@@ -17,6 +17,8 @@ base::Result<std::string> client_directory();
 
 // `directory` in front of `old` (a list separated by colons), once.
 std::string prefixed_path(const std::string& directory, const std::string& old);
+// `directory` behind `old`, once: there our nvidia-smi is found where no other is.
+std::string suffixed_path(const std::string& old, const std::string& directory);
 // What LD_PRELOAD must begin with for a program with several GPUs: our NCCL, because frameworks
 // look for their own where LD_LIBRARY_PATH does not reach. On several servers no other works. On
 // one it does if a single process has all GPUs; ours is taken if the server lends NCCL. Empty:

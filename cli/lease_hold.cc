@@ -17,10 +17,12 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "cli/holders.h"
 #include "cli/notices.h"
 #include "cli/pool/events.h"
 #include "cli/queueing.h"
 #include "cli/servers.h"
+#include "config/configuration.h"
 #include "session/control/control_io.h"
 #include "session/control/lease_socket.h"
 
@@ -50,7 +52,7 @@ class Holding {
     kind_ = message->kind;
     answer_ = take(request);
     if (!answer(&programs_[0]) || !answer_.ok()) return kFailed;
-    while (!programs_.empty() && !waits_.empty()) wait();
+    while (!programs_.empty() && (!waits_.empty() || away_ != 0)) wait();
     return 0;
   }
 
@@ -58,6 +60,7 @@ class Holding {
   Status take(const wire::LeaseRequest& request) {
     auto asked = reach(options_);
     if (!asked.ok()) return asked.status();
+    if (take_offered(*asked)) return Status();
     const std::vector<session::Endpoint>& endpoints = asked->servers.endpoints;
     Met met = meet_first(endpoints, asked->connect);
     if (met.is_pool()) return take_from_pool(*asked, request);
@@ -67,9 +70,46 @@ class Holding {
     auto lease = met.control->lease(request);
     if (!lease.ok()) return lease.status();
     reply_ = lease.take();
-    controls_.push_back(std::move(met.control));
-    expect(endpoints);
+    TakenLease taken;
+    taken.endpoint = endpoints[0];
+    taken.control = std::move(met.control);
+    taken.lease.lease_id = reply_.lease_id;
+    taken.lease.secret = reply_.secret;
+    leases_.push_back(std::move(taken));
+    expect(*asked, endpoints);
     return Status();
+  }
+
+  // What somebody holds for this program (TENDRIL_OFFER). Who claims a lease last holds it. False:
+  // nothing, or one of the leases has ended, because a program has had them already. Then this
+  // program asks for its own.
+  bool take_offered(const Reach& asked) {
+    const char* const text = getenv("TENDRIL_OFFER");
+    auto offered = config::read_leases({"TENDRIL_OFFER", text != nullptr ? text : ""});
+    if (!offered.ok()) say(offered.status().message());
+    if (!offered.ok() || offered->empty()) return false;
+    std::vector<TakenLease> leases;
+    wire::LeaseReply reply;
+    for (const config::Server& server : *offered) {
+      auto endpoint = session::parse_endpoint(server.endpoint);
+      if (!endpoint.ok()) return false;
+      TakenLease taken;
+      taken.endpoint = endpoint.take();
+      taken.lease.lease_id = server.lease_id;
+      taken.lease.secret = server.lease_secret;
+      if (!claim_lease(asked.connect, &taken).ok()) return false;
+      reply.parts.push_back({taken.endpoint.text, taken.endpoint.text, server.lease_id,
+                             server.lease_secret, taken.lease.slices});
+      leases.push_back(std::move(taken));
+    }
+    listener_ = session::listen_for_lease(owner());
+    reply.lease_id = reply.parts.front().lease_id;
+    reply_ = std::move(reply);
+    leases_ = std::move(leases);
+    std::vector<session::Endpoint> servers;
+    for (const TakenLease& taken : leases_) servers.push_back(taken.endpoint);
+    expect(asked, servers);
+    return true;
   }
 
   Status take_from_pool(const Reach& asked, const wire::LeaseRequest& request) {
@@ -88,11 +128,9 @@ class Holding {
     if (!lease.ok()) return lease.status();
     reply_ = std::move(lease->reply);
     std::vector<session::Endpoint> servers = asked.servers.endpoints;
-    for (TakenLease& taken : lease->leases) {
-      controls_.push_back(std::move(taken.control));
-      servers.push_back(taken.endpoint);
-    }
-    expect(servers);
+    leases_ = std::move(lease->leases);
+    for (const TakenLease& taken : leases_) servers.push_back(taken.endpoint);
+    expect(asked, servers);
     return Status();
   }
 
@@ -111,27 +149,37 @@ class Holding {
         .ok();
   }
 
-  void expect(const std::vector<session::Endpoint>& servers) {
+  void expect(const Reach& asked, const std::vector<session::Endpoint>& servers) {
     standing_.emplace(options_, servers);
-    for (const auto& control : controls_) waits_.push_back(control.get());
+    const char* const text = getenv("TENDRIL_OUTAGE");
+    const auto outage = config::read_outage({"TENDRIL_OUTAGE", text != nullptr ? text : ""});
+    // The program's library has read the same, and says what is wrong with it.
+    holders_.emplace(asked.connect, outage.ok() ? outage.value() : wire::kOutageMs, say);
+    for (TakenLease& lease : leases_) waits_.push_back(&lease);
   }
 
   // Until something happens to a server, a process or the listener.
   void wait() {
     std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
-    for (const session::Control* control : waits_) polled.push_back({control->fd(), POLLIN, 0});
+    for (const TakenLease* lease : waits_) polled.push_back({lease->control->fd(), POLLIN, 0});
     for (const session::Connection& program : programs_)
       polled.push_back({program.descriptor(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), standing_->wait_ms()) < 0) return;
+    if (poll(polled.data(), polled.size(), holders_->wait_ms(standing_->wait_ms())) < 0) return;
     standing_->look();
     const size_t controls = waits_.size();
     for (size_t i = controls; i-- > 0;) {
-      if (polled[1 + i].revents != 0 && !hear(waits_[i])) waits_.erase(waits_.begin() + long(i));
+      if (polled[1 + i].revents == 0 || hear(waits_[i]->control.get())) continue;
+      if (holders_->waits_for(waits_[i])) ++away_;
+      waits_.erase(waits_.begin() + long(i));
     }
     for (size_t i = programs_.size(); i-- > 0;) {
       if (polled[1 + controls + i].revents != 0) programs_.erase(programs_.begin() + long(i));
     }
     if (polled[0].revents != 0) join();
+    for (const Holders::Outcome& outcome : holders_->look()) {
+      --away_;
+      if (outcome.held) waits_.push_back(outcome.lease);
+    }
   }
 
   // A process that the program started. It proves nothing: the lease's user is its user.
@@ -166,8 +214,10 @@ class Holding {
   uint16_t kind_ = 0;
   Status answer_;
   wire::LeaseReply reply_;
-  std::vector<std::unique_ptr<session::Control>> controls_;
-  std::vector<session::Control*> waits_;  // those of controls_ that have not ended
+  std::vector<TakenLease> leases_;
+  std::vector<TakenLease*> waits_;  // those whose connections have not ended
+  size_t away_ = 0;                 // those whose networks are cut
+  std::optional<Holders> holders_;
   Notices notices_{SignalWish()};
   const Events events_{""};
   std::optional<Standing> standing_;

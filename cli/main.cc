@@ -288,6 +288,10 @@ void CommandLine::add_run() {
   sub->add_flag("--requeue", run_options_.requeue,
                 "From a pool: when it takes the GPUs back or a server is lost, end the program, "
                 "wait again and start it again; TENDRIL_RESTART_COUNT counts");
+  sub->add_option("--outage", run_options_.outage,
+                  "How long a cut of the network may last; the program waits, and loses nothing "
+                  "(or TENDRIL_OUTAGE; default: 30s, off: any cut ends it)")
+      ->type_name("DURATION");
   sub->add_flag(
       "--packed", run_options_.slice.packed,
       "Run beside other packed programs at the same time, on a part of the GPU's processors; "
@@ -574,6 +578,11 @@ void CommandLine::add_plan() {
       ->type_name("GB")
       ->check(CLI::Range(0.001, 10000.0))
       ->capture_default_str()
+      ->needs(parked);
+  sub->add_option("--turn", o.turn_s,
+                  "Who works makes room as well, after so many seconds; no server does that")
+      ->type_name("S")
+      ->check(CLI::Range(0.1, 1e6))
       ->needs(parked);
   CLI::Option* const network = sub->add_flag(
       "--network", o.network,

@@ -75,6 +75,7 @@ std::string parked_text(const PlanOptions& options, const plan::Records& records
     settings.card_bytes = card_bytes;
     settings.idle_s = static_cast<double>(ladder.idle_before_move_s);
     settings.pressure_idle_s = std::min(settings.pressure_idle_s, settings.idle_s);
+    if (options.turn_s > 0) settings.turn_s = options.turn_s;
     settings.link_bytes_per_s = options.link_gb_per_s * 1e9;
     settings.seed = ladder.seed;
     text += plan::parked_text(records, settings, kWakeLimit_s, options.parked_cards);

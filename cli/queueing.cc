@@ -2,6 +2,8 @@
 // See queueing.h.
 #include "cli/queueing.h"
 
+#include "cli/holders.h"
+
 #include <errno.h>
 #include <sys/random.h>
 #include <time.h>
@@ -129,6 +131,7 @@ class Queueing {
         if (reply.ok() || !is_about_the_scheduler(reply.status().code()) || gave_up_) return reply;
         // Nothing is free now, and that was the question.
         const bool answered = reply.status().code() == Code::kUnavailable;
+        was_queued_ |= !answered;  // the connection was lost, maybe before there was any news
         if (answered && ask_.request.wish.refuses_wait) return reply;
         say(lines_.lost(reply.status().message() + "; the request keeps its place, and looks for "
                                                    "who schedules now"));
@@ -201,19 +204,11 @@ class Queueing {
     endpoint->name = part.server;
     session::ConnectOptions options = ask_.connect;
     options.answer_ms = std::max(options.answer_ms, kClaimMs);
-    auto control = session::Control::connect(*endpoint, options);
-    if (!control.ok()) return control.status();
-    auto answer =
-        (*control)->other(static_cast<uint16_t>(wire::Request::kClaim),
-                          wire::encode(wire::ClaimRequest{part.lease_id, part.secret}), kClaimMs);
-    if (!answer.ok()) return answer.status();
-    wire::LeaseReply reply;
-    if (!wire::decode(answer->data(), answer->size(), &reply))
-      return Status(Code::kMismatch, endpoint->text + " answered with a malformed lease");
-    reply.lease_id = part.lease_id;
-    reply.secret = part.secret;
-    *taken = {endpoint.take(), control.take(), std::move(reply)};
-    return Status();
+    *taken = TakenLease();
+    taken->endpoint = endpoint.take();
+    taken->lease.lease_id = part.lease_id;
+    taken->lease.secret = part.secret;
+    return claim_lease(options, taken);
   }
 
   PoolAsk& ask_;

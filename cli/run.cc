@@ -27,6 +27,7 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
+#include "cli/holders.h"
 #include "cli/local/local_server.h"
 #include "cli/notices.h"
 #include "cli/pool/events.h"
@@ -34,6 +35,7 @@
 #include "cli/queueing.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
+#include "config/configuration.h"
 #include "config/quantity.h"
 #include "view/text.h"
 
@@ -73,6 +75,8 @@ void set_variables(const RunOptions& options, const std::string& client, const H
   for (const TakenLease& lease : held.leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", prefixed_path(client, old != nullptr ? old : "").c_str(), 1);
+  const char* const path = getenv("PATH");
+  if (path != nullptr) setenv("PATH", suffixed_path(path, client + "/bin").c_str(), 1);
   show_opencl(client, options, held);
   const std::string nccl = nccl_to_preload(client, held.leases.size(), lends_nccl(held));
   const char* const preloaded = getenv("LD_PRELOAD");
@@ -90,6 +94,7 @@ void set_variables(const RunOptions& options, const std::string& client, const H
     unsetenv("TENDRIL_PROGRESS");
   else
     setenv("TENDRIL_PROGRESS", progress.c_str(), 1);
+  if (!options.outage.empty()) setenv("TENDRIL_OUTAGE", options.outage.c_str(), 1);
   if (held.requeues) setenv("TENDRIL_RESTART_COUNT", std::to_string(restarts).c_str(), 1);
   if (!options.token_file.empty()) {
     char absolute[PATH_MAX];
@@ -144,10 +149,16 @@ bool hear(session::Control* control, Notices* notices, const Events& events, Pro
   }
 }
 
-int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* notices,
-             const Events& events, Standing* standing, Progress* progress) {
+int wait_for(pid_t child, int pidfd, int signals, Held* held, Notices* notices,
+             const Events& events, Standing* standing, Progress* progress, Holders* holders) {
   std::vector<pollfd> waits = {{pidfd, POLLIN, 0}, {signals, POLLIN, 0}};
-  for (const TakenLease& lease : held.leases) waits.push_back({lease.control->fd(), POLLIN, 0});
+  for (const TakenLease& lease : held->leases) waits.push_back({lease.control->fd(), POLLIN, 0});
+  const auto lost = [&](const TakenLease& lease) {
+    progress->say("tendril: the server " + lease.endpoint.text +
+                  " ended the lease or is gone; the program's GPUs there are lost");
+    events.tell_lost(lease.endpoint.text);
+    if (held->requeues) notices->requeue(base::now_ns());
+  };
   for (;;) {
     const uint64_t next_ns = notices->next_ns(), now_ns = base::now_ns();
     int timeout_ms = standing->wait_ms();
@@ -156,19 +167,22 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
       const int notice_ms = static_cast<int>(std::min<uint64_t>(left_ms, 3'600'000));
       timeout_ms = timeout_ms < 0 ? notice_ms : std::min(timeout_ms, notice_ms);
     }
+    timeout_ms = holders->wait_ms(timeout_ms);
     if (poll(waits.data(), waits.size(), timeout_ms) < 0 && errno != EINTR) break;
     if (waits[1].revents != 0) pass_signal_on(signals, child);
     if (waits[0].revents != 0) break;
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
-      const TakenLease& lease = held.leases[i - 2];
+      TakenLease& lease = held->leases[i - 2];
       if (hear(lease.control.get(), notices, events, progress)) continue;
       waits[i].fd = -1;
-      if (notices->has_ended()) continue;
-      progress->say("tendril: the server " + lease.endpoint.text +
-                    " ended the lease or is gone; the program's GPUs there are lost");
-      events.tell_lost(lease.endpoint.text);
-      if (held.requeues) notices->requeue(base::now_ns());
+      if (!notices->has_ended() && !holders->waits_for(&lease)) lost(lease);
+    }
+    for (const Holders::Outcome& outcome : holders->look()) {
+      if (outcome.held)
+        waits[2 + size_t(outcome.lease - held->leases.data())].fd = outcome.lease->control->fd();
+      else
+        lost(*outcome.lease);
     }
     if (const std::optional<int> number = notices->due(base::now_ns())) kill(child, *number);
     standing->look();
@@ -179,8 +193,8 @@ int wait_for(pid_t child, int pidfd, int signals, const Held& held, Notices* not
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_program(const RunOptions& options, const Held& held, Notices* notices, const Events& events,
-                Standing* standing, Progress* progress) {
+int run_program(const RunOptions& options, Held* held, Notices* notices, const Events& events,
+                Standing* standing, Progress* progress, Holders* holders) {
   sigset_t passed_on, before;
   sigemptyset(&passed_on);
   for (const int number : kPassedOn) sigaddset(&passed_on, number);
@@ -202,9 +216,9 @@ int run_program(const RunOptions& options, const Held& held, Notices* notices, c
                     "cannot run '" + options.program[0] + "': " + strerror(error));
   }
   const base::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  progress->start(places_of(held));
-  const int status =
-      wait_for(child, pidfd.get(), signals.get(), held, notices, events, standing, progress);
+  progress->start(places_of(*held));
+  const int status = wait_for(child, pidfd.get(), signals.get(), held, notices, events, standing,
+                              progress, holders);
   progress->stop();
   // Whoever waits in a queue again must hear Ctrl-C. What came meanwhile was for the program.
   signalfd_siginfo ignored;
@@ -228,6 +242,7 @@ void describe(const std::vector<TakenLease>& leases) {
 struct Asking {
   wire::LeaseRequest request;
   uint64_t wait_s = 0;
+  uint32_t outage_ms = 0;
   SignalWish signal;
 };
 
@@ -237,6 +252,13 @@ base::Result<Asking> prepare(const RunOptions& options) {
   if (!spec.ok()) return spec.status();
   auto pool = pool_settings(options.pool);
   if (!pool.ok()) return pool.status();
+  const char* const variable = getenv("TENDRIL_OUTAGE");
+  const config::Named named =
+      options.outage.empty() ? config::Named{"TENDRIL_OUTAGE", variable != nullptr ? variable : ""}
+                             : config::Named{"--outage", options.outage};
+  const auto outage = config::read_outage(named);
+  if (!outage.ok()) return outage.status();
+  asking.outage_ms = outage.value();
   if (!options.signal.empty()) {
     auto signal = parse_signal(options.signal);
     if (!signal.ok()) return signal.status();
@@ -352,7 +374,10 @@ int run(const RunOptions& options) {
     std::vector<session::Endpoint> servers = asked->servers.endpoints;
     for (const TakenLease& lease : held->leases) servers.push_back(lease.endpoint);
     Standing standing(options, std::move(servers));
-    const int status = run_program(options, *held, &notices, events, &standing, &progress);
+    Holders holders(asked->connect, asking->outage_ms,
+                    [&progress](const std::string& line) { progress.say("tendril: " + line); });
+    const int status =
+        run_program(options, &*held, &notices, events, &standing, &progress, &holders);
     // Release explicitly instead of just closing the connection. Then a command that follows
     // directly is served.
     for (const TakenLease& lease : held->leases) {

@@ -21,6 +21,7 @@
 #include "cli/complain.h"
 #include "cli/pool/foreground.h"
 #include "cli/pool/manager.h"
+#include "config/configuration.h"
 #include "config/quantity.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
@@ -58,6 +59,21 @@ base::Status read_parking(const ServeOptions& options, daemon::DaemonOptions* ou
     if (!idle.ok()) return idle.status();
     out->park_idle_s = *idle;
   }
+  if (options.park_file.empty() != options.park_file_size.empty()) {
+    return base::Status(base::Code::kInvalid,
+                        "--park-file and --park-file-size belong together: a folder, and how much "
+                        "of its disk parked leases may take");
+  }
+  if (!options.park_file.empty()) {
+    auto size = config::parse_size(options.park_file_size);
+    if (!size.ok()) return size.status();
+    if (::access(options.park_file.c_str(), W_OK | X_OK) != 0) {
+      const std::string what = "--park-file " + options.park_file + ": no file can be made there";
+      return base::errno_status(base::Code::kInvalid, what.c_str(), errno);
+    }
+    out->park_folder = options.park_file;
+    out->park_file_bytes = *size;
+  }
   if (options.park_memory == "auto") return base::Status();
   return read_size(options.park_memory == "off" ? "0" : options.park_memory, &out->park_bytes);
 }
@@ -81,6 +97,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.sockets = options.sockets;
   out.encrypt = options.encrypt;
   out.trusted_networks = options.trusted_networks;
+  out.rdma = options.rdma;
   out.worker.executable = options.worker;
   out.worker.api = options.opencl ? kOpenclName : kApiName;
   out.worker.compiles = options.opencl;
@@ -109,6 +126,9 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   base::Status read = read_size(options.context_memory, &out.context_bytes);
   if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);
   if (read.ok()) read = read_parking(options, &out);
+  const auto outage = config::read_outage({"--outage", options.outage});
+  if (!outage.ok()) return outage.status();
+  out.outage_ms = outage.value();
   int64_t images_per_user = 0;
   if (read.ok()) read = read_size(options.images_per_user, &images_per_user);
   out.images.bytes_per_owner_max = static_cast<uint64_t>(images_per_user);

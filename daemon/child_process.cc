@@ -68,10 +68,12 @@ bool is_passed_on(const char* variable) {
                                     "TENDRIL_RECORD",
                                     "TENDRIL_SPIN_US",
                                     "TENDRIL_WAIT_SPIN_US"};
-  constexpr const char* kPrefixes[] = {"CUDA_",           "NVIDIA_",          "NCCL_",
-                                       "TENDRIL_WORKER_", "TENDRIL_SOFTNCCL", "TENDRIL_SOFTGPU",
-                                       "TENDRIL_DELAYS_", "ASAN_OPTIONS",     "LSAN_OPTIONS",
-                                       "TSAN_OPTIONS",    "UBSAN_OPTIONS"};
+  constexpr const char* kPrefixes[] = {
+      "CUDA_",           "NVIDIA_",           "NCCL_",           "OCL_ICD_",
+      "POCL_",           "OCLGRIND_",         "RUSTICL_",        "LP_NUM_THREADS",
+      "TENDRIL_RDMA_",   "TENDRIL_TEST_FPGA", "TENDRIL_WORKER_", "TENDRIL_SOFTNCCL",
+      "TENDRIL_SOFTGPU", "TENDRIL_DELAYS_",   "ASAN_OPTIONS",    "LSAN_OPTIONS",
+      "TSAN_OPTIONS",    "UBSAN_OPTIONS"};
   const size_t length = strcspn(variable, "=");
   for (const char* name : kNames) {
     if (strlen(name) == length && strncmp(variable, name, length) == 0) return true;

@@ -25,7 +25,9 @@ std::string claim_of(const wire::ClientInfo& client) { return client.user + "@" 
 }  // namespace
 
 ConnectionHandler::ConnectionHandler(const ConnectionContext* context, session::Peer peer)
-    : context_(context), visitor_(context->front, std::move(peer)) {}
+    : context_(context),
+      visitor_(context->front, std::move(peer)),
+      number_(context->sessions->new_holder()) {}
 
 ConnectionHandler::~ConnectionHandler() {
   if (unattached_session_ != 0) context_->sessions->abandon(unattached_session_);
@@ -88,6 +90,7 @@ base::Status ConnectionHandler::may_lease() const {
 }
 
 void ConnectionHandler::listen_for(uint64_t lease_id) {
+  context_->sessions->held_by(lease_id, number_);
   if (caller_ == nullptr) return;
   context_->sessions->when_noticed(
       lease_id, [caller = caller_](const wire::Notice& notice) { caller->notice(notice); });
@@ -184,6 +187,8 @@ base::Result<std::vector<uint8_t>> ConnectionHandler::park(const session::Messag
 }
 
 void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
+  const bool may_return = cut_ && !visitor_.peer().unix_socket;
+  if (!context_->sessions->holder_gone(lease_id, number_, may_return)) return;
   const std::optional<access::Principal> owner = context_->sessions->owner_of(lease_id);
   // Somebody may have released it before, and that was recorded then.
   if (!context_->sessions->release(lease_id).ok()) return;
@@ -223,9 +228,11 @@ base::Result<wire::AttachReply> ConnectionHandler::attach(
   base::Result<wire::AttachReply> reply = decision.status();
   if (decision.allowed) {
     access::Decision limits{true, std::string(), std::string()};
+    wire::AttachRequest asked = request;
+    if (visitor_.peer().unix_socket) asked.outage_ms = 0;  // nothing between it and here is cut
     reply = request.only_looks
                 ? context_->sessions->look(request, &limits)
-                : context_->sessions->attach(visitor_.who(), request, facts,
+                : context_->sessions->attach(visitor_.who(), asked, facts,
                                              context_->front->descriptor_socket(), &limits);
     if (!limits.allowed) decision = limits;
   }

@@ -46,6 +46,7 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
+  void cut() override { cut_ = true; }
   base::Result<std::string> attach_secret(wire::AttachKey key, uint64_t lease_id) override;
   void attach_secret_unknown(wire::AttachKey key) override;
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
@@ -80,6 +81,8 @@ class ConnectionHandler : public session::ControlHandler {
   reception::Visitor visitor_;
   std::shared_ptr<session::Caller> caller_;
   uint64_t unattached_session_ = 0;
+  const uint64_t number_;  // tells holders of leases apart
+  bool cut_ = false;
 };
 
 }  // namespace tendril::daemon

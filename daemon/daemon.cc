@@ -212,7 +212,7 @@ void DaemonImpl::bound_leases() {
   sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
   sessions_->keep_parked(
       options_.park_bytes < 0 ? pages * page_bytes / 2 : static_cast<uint64_t>(options_.park_bytes),
-      options_.park_idle_s * 1'000'000'000);
+      options_.park_idle_s * 1'000'000'000, options_.park_folder, options_.park_file_bytes);
 }
 
 // NCCL's workers reach this server and those that its operator and its pool named.
@@ -295,6 +295,12 @@ Status DaemonImpl::prepare() {
         check_pageable_access(inventory_, front_->guard()->settings()->mode != access::Mode::kOpen,
                               options_.allow_pageable_access, options_.worker.api == "cuda");
   if (!status.ok()) return status;
+  // Workers read it, and clients of the same name.
+  const char* const named = getenv("TENDRIL_RDMA_DEVICE");
+  const std::string cards =
+      lent_cards(options_.rdma, named != nullptr ? named : "",
+                 with_policy(context_.sealing, front_->guard()->settings()->policy));
+  if (!cards.empty()) setenv("TENDRIL_RDMA_DEVICE", cards.c_str(), 1);
   status = open_workers();
   if (!status.ok()) return status;
   auto arbiter = Arbiter::start(options_.sharing);
@@ -318,6 +324,7 @@ Status DaemonImpl::prepare() {
                                          front_->guard(), make_book(), exported_descriptors_max(),
                                          server_id);
   sessions_->know(inventory_.facts);
+  sessions_->outlast(options_.outage_ms);
   sessions_->keep_images_in(images_.get());
   sessions_->reach(peers_.get());
   bound_leases();
@@ -414,6 +421,10 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
     gpu.memory_total_bytes = device.memory_total_bytes;
     gpu.pageable_access = device.pageable_access;
     gpu.compute_capability = device.compute_capability;
+    gpu.type = device.type;
+    gpu.vendor = device.vendor;
+    gpu.opencl_version = device.opencl_version;
+    gpu.extensions = device.extensions;
     monitor_->fill(&gpu);
     reply.gpus.push_back(std::move(gpu));
   }

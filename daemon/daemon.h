@@ -36,6 +36,8 @@ struct DaemonOptions {
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
   std::string encrypt;  // "always", "untrusted" (or empty) or "never" (daemon/sealing.h)
   std::vector<std::string> trusted_networks;
+  std::string rdma =
+      "auto";  // cards that are lent: "any", "off" or names; "auto" (daemon/sealing.h)
   lease::SharingOptions sharing;
   std::string metrics;             // HOST:PORT that serves metrics over HTTP; empty: none
   std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only
@@ -54,9 +56,12 @@ struct DaemonOptions {
   int64_t code_bytes =
       -1;  // reserved for a process' code and the driver's objects; -1: a part of context_bytes
   int64_t park_bytes = -1;             // host memory for parked leases; -1: half of the machine's
+  std::string park_folder;             // for files of parked leases; empty: none
+  uint64_t park_file_bytes = 0;        // of all of them
   uint64_t park_idle_s = 0;            // a lease that did nothing for so long is parked; 0: never
   bool allow_pageable_access = false;  // lend GPUs that reach all memory of their process
   uint32_t connections_max = 4096;
+  uint32_t outage_ms = wire::kOutageMs;  // how long cuts may last that sessions outlast; 0: none
   std::string product_version;
 };
 

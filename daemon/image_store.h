@@ -3,7 +3,7 @@
 // daemon reads and writes the folder; workers get and give descriptors. Each owner has a part of
 // their own, so nobody learns from an answer what another one has, and can take no more disk than
 // that part may. Images on an administrator's list are common to all. The reader checks what it
-// gets (worker/cuda/code/module_store.h). Any thread; a thread of its own does the work, because a
+// gets (worker/core/code_store.h). Any thread; a thread of its own does the work, because a
 // disk may be slow.
 #pragma once
 

@@ -37,6 +37,15 @@ Sealing with_policy(const Sealing& sealing, const access::Policy& policy) {
   return both;
 }
 
+std::string lent_cards(const std::string& option, const std::string& variable,
+                       const Sealing& sealing) {
+  if (option == "off") return "none";
+  if (!option.empty() && option != "auto") return option;
+  if (!variable.empty()) return variable;
+  const bool trusts = !sealing.trusted_networks.empty() || sealing.encrypt == Encrypt::kNever;
+  return trusts && sealing.encrypt != Encrypt::kAlways ? "any" : "";
+}
+
 base::Result<bool> must_seal(const Sealing& sealing, const session::Peer& peer, bool has_key,
                              bool client_insists) {
   if (peer.unix_socket) return false;

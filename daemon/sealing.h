@@ -32,4 +32,11 @@ Sealing with_policy(const Sealing& sealing, const access::Policy& policy);
 base::Result<bool> must_seal(const Sealing& sealing, const session::Peer& peer, bool has_key,
                              bool client_insists);
 
+// Which RDMA cards workers get, as TENDRIL_RDMA_DEVICE names them; empty: none. A card sends in
+// clear, and reaches its whole fabric whatever a worker is kept from. So by itself ("auto") a
+// server lends cards only if it trusts a network. `option`: --rdma. `variable`: what the
+// environment says.
+std::string lent_cards(const std::string& option, const std::string& variable,
+                       const Sealing& sealing);
+
 }  // namespace tendril::daemon

@@ -56,6 +56,19 @@ TEST(Sealing, WithoutAKeyNothingIsSealedAndNothingPretended) {
   EXPECT_FALSE(must_seal(read_sealing("always", {}).value(), here, false, false).ok());
 }
 
+// A card sends in clear, and nothing keeps it inside a network.
+TEST(Sealing, CardsAreLentWhereANetworkIsTrusted) {
+  const Sealing none = read_sealing("", {}).value();
+  const Sealing trusting = read_sealing("", {"10.0.0.0/8"}).value();
+  EXPECT_EQ(lent_cards("auto", "", none), "");
+  EXPECT_EQ(lent_cards("auto", "", trusting), "any");
+  EXPECT_EQ(lent_cards("auto", "", read_sealing("never", {}).value()), "any");
+  EXPECT_EQ(lent_cards("auto", "", read_sealing("always", {"10.0.0.0/8"}).value()), "");
+  EXPECT_EQ(lent_cards("auto", "mlx5_0", none), "mlx5_0");
+  EXPECT_EQ(lent_cards("off", "mlx5_0", trusting), "none");
+  EXPECT_EQ(lent_cards("mlx5_1:2,mlx5_0", "any", none), "mlx5_1:2,mlx5_0");
+}
+
 TEST(Sealing, RefusesOtherWords) {
   EXPECT_FALSE(read_sealing("sometimes", {}).ok());
   EXPECT_FALSE(read_sealing("", {"10.0.0.1/8"}).ok());

@@ -3,8 +3,6 @@
 // sessions_attach.cc, what is shown of them in sessions_describe.cc.
 #include "daemon/sessions.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <chrono>
 
@@ -241,8 +239,11 @@ Status Sessions::change(const access::Principal& by, const wire::ChangeRequest& 
   *limits = check_change(lease, request, by);
   if (!limits->allowed) return limits->status();
   if (request.memory_bytes != 0 && lease.pool_lease_id != 0) {
-    return Status(Code::kRefused, "lease " + std::to_string(lease.id) +
-                                      " is a pool's, which counts its memory; take a new lease");
+    return Status(
+        Code::kRefused,
+        "lease " + std::to_string(lease.id) +
+            " is a pool's, which has limits for its memory; ask the pool: 'tendril lease "
+            "set NUMBER -m SIZE' at its address, with the number that the lease has there");
   }
   return refit(&lease, request.share_millionths, request.memory_bytes, terms);
 }
@@ -444,23 +445,6 @@ void Sessions::end_session(const std::shared_ptr<Session>& session, const char* 
   loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
 }
 
-// Supervisor's thread. Detects errors and the peer's end of stream without reading, because the
-// bytes are for the worker.
-void Sessions::watch_client(const std::shared_ptr<Session>& session) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  if (!session->liveness.valid()) return;
-  const int fd = session->liveness.descriptor();
-  const Status watched = loop_->watch(fd, EPOLLRDHUP, [this, session, fd](uint32_t) {
-    loop_->unwatch(fd);
-    {
-      std::lock_guard<std::mutex> inner(mutex_);
-      session->client_gone = true;
-    }
-    loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
-  });
-  if (!watched.ok()) end_session(session, watched.message().c_str());
-}
-
 void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
@@ -468,11 +452,7 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   log(Level::kInfo, "session %llu over after %.1f s: its worker %s",
       static_cast<unsigned long long>(session_id),
       static_cast<double>(base::now_ns() - session->began_ns) / 1e9, how.c_str());
-  if (session->liveness.valid()) {
-    loop_->unwatch(session->liveness.descriptor());
-    session->liveness.shutdown();
-    session->liveness = session::Connection();
-  }
+  forget_connections(session.get(), loop_);
   session->ending = true;
   answered_.notify_all();
   drop_session(session.get());
@@ -497,6 +477,16 @@ void Sessions::worker_asked_for_image(const Session& session, const wire::Worker
   else
     images_->keep(owner, request.record, std::move(fd), std::move(answer));
 }
+
+namespace {
+
+// What a worker says for people.
+std::string text_of(const wire::ExportRecord& record) {
+  const auto* text = reinterpret_cast<const char*>(record.content);
+  return base::printable(std::string(text, strnlen(text, sizeof record.content)));
+}
+
+}  // namespace
 
 // Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
@@ -556,7 +546,11 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kStays:
     case wire::WorkerRequestKind::kWantsWake:
     case wire::WorkerRequestKind::kReturned:
+    case wire::WorkerRequestKind::kForgot:
       worker_moved(session.get(), request);
+      break;
+    case wire::WorkerRequestKind::kLink:
+      session->link = text_of(request.record);
       break;
     case wire::WorkerRequestKind::kReady:
     case wire::WorkerRequestKind::kTransport:
@@ -570,9 +564,8 @@ void Sessions::sweep() {
   {
     std::lock_guard<std::mutex> hold(mutex_);
     for (const auto& [id, session] : sessions_) {
-      if (session->liveness.valid() && session->liveness.is_half_open()) {
+      if (is_silent(*session))
         end_session(session, "the client's machine does not answer any more");
-      }
     }
     look_at_work();
     resume_overdue();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -32,6 +33,7 @@
 #include "daemon/exports.h"
 #include "daemon/image_store.h"
 #include "daemon/packed_servers.h"
+#include "daemon/parking/park_files.h"
 #include "daemon/pool/ended_file.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
@@ -84,6 +86,15 @@ class Sessions {
   base::Status release(uint64_t lease_id, const std::string& why = std::string());
   base::Status change(const access::Principal& by, const wire::ChangeRequest& request,
                       access::Decision* limits);
+  // ---- who holds a lease (daemon/outage/) ----
+
+  uint64_t new_holder() { return next_holder_.fetch_add(1); }
+  // The connection of that holder holds the lease from now on.
+  void held_by(uint64_t lease_id, uint64_t holder);
+  // That connection has ended. True: the lease is to be released. False: another one holds it, or
+  // the network was cut (`may_return`), and the holder has some time to claim it again.
+  bool holder_gone(uint64_t lease_id, uint64_t holder, bool may_return);
+
   // Who holds the lease; nothing if there is no such lease.
   std::optional<access::Principal> owner_of(uint64_t lease_id);
 
@@ -106,6 +117,8 @@ class Sessions {
   void abandon(uint64_t session_id);
   base::Status join(const wire::JoinRequest& request);
   void joined(const wire::JoinRequest& request, session::Connection connection);
+  // How long cuts may last that sessions outlast. Before the first session.
+  void outlast(uint32_t outage_ms) { outage_ms_ = outage_ms; }
   // A client on this host fetches the descriptor of the worker's answer.
   base::Result<base::Fd> fetch(const wire::JoinRequest& request);
   // Another server takes up its end of a passage. `must_seal`: by this server's rule for that peer.
@@ -117,8 +130,10 @@ class Sessions {
   // ---- parked leases (daemon/parking/sessions_park.cc) ----
 
   // Host memory for parked leases, and after how long a lease is parked that does nothing; 0:
-  // never. Before the first session.
-  void keep_parked(uint64_t host_budget_bytes, uint64_t idle_ns);
+  // never. A lease that this memory has no room for is parked to files in `folder`. All these files
+  // together have at most file_budget_bytes. Before the first session.
+  void keep_parked(uint64_t host_budget_bytes, uint64_t idle_ns, const std::string& folder,
+                   uint64_t file_budget_bytes);
   // Parks a lease, or wakes it. Blocks until that is done, at most half a minute. `why`: for its
   // holder; may be empty.
   base::Result<wire::ParkReply> park(const wire::ParkRequest& request, const std::string& why);
@@ -189,12 +204,22 @@ class Sessions {
     // The connection that attached. The worker reads it; here it is watched for the client's end.
     session::Connection liveness;
     uint16_t channels_granted = 0;
+    // How long a cut of its network may last; 0: it does not outlast any. Then there is one more
+    // connection, for acknowledgements. Its end, too, says that the client has ended.
+    uint32_t outage_ms = 0;
+    session::Connection acknowledgements;
+    uint32_t cuts = 0;  // that this end has noticed
+    bool is_cut = false;
+    uint32_t returns = 0;                    // how often its client connected again
+    uint32_t attempt = 0;                    // the client's last one to connect again
+    std::vector<session::Connection> again;  // what has come of it, by channel
     std::vector<bool> channels_joined;
     uint16_t channels_here = 0;
     bool answered = false;  // the worker has chosen among the client's transports
     wire::TransportAnswers answers;
     base::Fd descriptor;  // of the first answer, if the client needs one
     wire::StartOn start_on = wire::StartOn::kConnections;
+    std::string link;  // what carries it, if its worker has said so
     bool attached = false, started = false, ending = false;
     bool client_gone = false;  // its worker will exit soon
     wire::ClientInfo client;
@@ -207,7 +232,7 @@ class Sessions {
     struct Offered {
       std::string key;
       uint64_t until_ns = 0;
-      bool taken = false;
+      uint32_t taken = 0;  // lines, a bit each
     };
     std::map<uint32_t, Offered> passages;
     std::vector<wire::PassageRecord> connected;  // to other servers, from the first copy on
@@ -230,8 +255,10 @@ class Sessions {
     uint64_t share_counted = 0;
     uint64_t attached_ns = 0;  // as in access::LeaseLife
     lease::IdleWatch idle{0};
-    bool warned = false;  // that a limit will end it soon
-    Teller teller;        // empty: nobody hears
+    bool warned = false;       // that a limit will end it soon
+    uint64_t holder = 0;       // the connection; 0: none ever did
+    bool holder_away = false;  // its network was cut
+    Teller teller;             // empty: nobody hears
     // Of a pool's lease. An order began it, and it waits for its holder until it is claimed.
     uint64_t pool_lease_id = 0;
     std::string account, user_class;
@@ -241,11 +268,18 @@ class Sessions {
     std::string why;  // it ends
     // To the host's memory or back, under way or the last time.
     struct Moving {
-      uint32_t number = 0;          // of the park, for its workers
-      std::set<uint64_t> sessions;  // whose answers are awaited
-      uint64_t bytes = 0;           // that they have copied
-      std::string why, failure;     // it was parked; it was not
-      uint64_t not_before_ns = 0;   // it failed, and is not tried again before
+      uint32_t number = 0;                 // of the park, for its workers
+      std::set<uint64_t> sessions;         // whose answers are awaited
+      uint64_t bytes = 0;                  // that they have in the host's memory
+      uint64_t copied_bytes = 0;           // for that; the rest was there already
+      uint64_t from_bytes = 0;             // what its workers had moved before this park
+      std::string why, failure;            // it was parked; it was not
+      std::map<uint64_t, base::Fd> files;  // by session; empty: copies are in memory
+      uint64_t not_before_ns = 0;          // it failed, and is not tried again before
+      uint64_t ahead_of_ns = 0;            // copied ahead, for what it did last at this time
+      std::set<uint64_t> forgetting;  // sessions that are to give copies back, and have not yet
+      bool asks = false;              // its pool is asked before it wakes
+      uint64_t wished_ns = 0;         // since when its pool is asked; 0: it is not
     } moving;
   };
 
@@ -294,6 +328,7 @@ class Sessions {
   base::Status commit(uint64_t term, const wire::Order& order, wire::OrderResult* result);
   base::Status cancel(uint64_t term, const wire::Order& order);
   base::Status change_as_ordered(const wire::Order& order);
+  void may_wake(Lease* lease);
   void pause(Lease* lease, bool paused, uint64_t longest_s, const std::string& text);
   static void tell(const Lease& lease, wire::NoticeKind kind, const std::string& text,
                    uint64_t in_s = 0, bool memory = false);
@@ -301,16 +336,35 @@ class Sessions {
   void keep_record(const Lease& lease);
   void expire_holds();
   // daemon/parking/sessions_park.cc. They hold mutex_.
-  static constexpr uint64_t kPressureIdleNs = 10'000'000'000;  // who wakes displaces only these
+  static constexpr uint64_t kPressureIdleNs =
+      2'000'000'000;  // who wakes displaces only these (0032)
   base::Status begin_park(Lease* lease, const std::string& why);
+  void make_park_files(const Lease& lease);
+  void take_park_files(uint64_t lease_id, uint32_t number, const std::vector<uint64_t>& sessions,
+                       base::Result<ParkFiles::Files> made);
+  void order_park(Lease* lease);
+  static uint64_t moved_bytes(const Lease& lease);
   base::Status park_as_ordered(Lease* lease, const std::string& why);
-  void want_wake(Lease* lease);
+  // `agreed`: the pool has said that it may, or cannot be asked.
+  void want_wake(Lease* lease, bool agreed = false);
+  bool must_ask(const Lease& lease) const;
+  void wake_without_pool();
   void finish_park(Lease* lease);
   void fail_park(Lease* lease, const std::string& why);
   void wake_ready();
   void finish_wake(Lease* lease);
   void make_room();
   void park_idle();
+  uint64_t programs_bytes(const Lease& lease) const;
+  base::Status begin_in_memory(Lease* lease, uint64_t bytes);
+  static uint64_t session_bytes(const Lease& lease, uint32_t tally);
+  void end_writers_beyond(const Lease& lease);
+  base::Status make_host_room(const Lease& lease, uint64_t bytes);
+  void forget_copies(Lease* lease);
+  void order_to_forget(Lease* lease);
+  void forgot_copies(Lease* lease, uint64_t session_id);
+  void copy_ahead(Lease* lease, uint64_t now_ns);
+  bool is_beside_parked(const Lease& lease) const;
   bool may_be_parked(const Lease& lease, uint64_t now_ns, uint64_t idle_ns) const;
   void worker_moved(Session* session, const wire::WorkerRequest& request);
   void forget_move(Lease* lease, uint64_t session_id);
@@ -319,7 +373,7 @@ class Sessions {
   void order_workers(const Lease& lease, wire::WorkerMessageKind kind);
   static uint64_t parked_bytes(const Lease& lease, uint32_t slice);
   static uint64_t parked_bytes(const Lease& lease);
-  void watch_park(Lease* lease, uint64_t parked);
+  void watch_park(Lease* lease, uint64_t copied);
   wire::ParkReply describe_park(const Lease& lease) const;
   // Ends a lease for the pool, and says so in the audit log. `by`: which order, for the log.
   void end_for_pool(Lease* lease, const std::string& why, const std::string& by);
@@ -342,8 +396,6 @@ class Sessions {
   void charge_own(Lease* lease);
   static uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice);
   // The same without what is paid ahead: of one session, or of all.
-  static uint64_t bytes_in_use(const wire::AccountingPage& page, uint32_t slice, uint32_t tally);
-  static uint64_t bytes_in_use(const wire::AccountingPage& page, uint32_t slice);
   int over_quota(const Lease& lease) const;
   // Puts the session on its lease, if the lease's memory holds one more process. May wait for one
   // that is ending. Sets session->tally.
@@ -381,7 +433,18 @@ class Sessions {
   void dial_passage(const Session& session, const wire::ExportRecord& record);
   // Takes mutex_.
   void connected_to(uint64_t session_id, const std::string& server, bool sealed);
-  void watch_client(const std::shared_ptr<Session>& session);
+  // daemon/outage/. They hold mutex_, except those for the supervisor's thread, which take it.
+  void watch_client(const std::shared_ptr<Session>& session);  // supervisor's thread
+  void watch_connection(const std::shared_ptr<Session>& session,
+                        const session::Connection& connection);
+  void connection_ended(const std::shared_ptr<Session>& session, int fd);  // supervisor's thread
+  void client_is_cut(const std::shared_ptr<Session>& session);
+  void client_is_gone(const std::shared_ptr<Session>& session, int grace_ms);
+  static bool is_silent(const Session& session);
+  static void forget_connections(Session* session, EventLoop* loop);
+  base::Status join_again(Session* session, const wire::JoinRequest& request);
+  void joined_again(const std::shared_ptr<Session>& session, const wire::JoinRequest& request,
+                    session::Connection connection);
 
   EventLoop* const loop_;
   WorkerPool* const pool_;
@@ -401,6 +464,7 @@ class Sessions {
   lease::LeaseBook book_;                                  // guarded by mutex_
   lease::Holds holds_;                                     // guarded by mutex_; on book_
   lease::Parking parking_;                                 // guarded by mutex_; on book_
+  std::string park_folder_;                                // guarded by mutex_; empty: no files
   uint64_t park_idle_ns_ = 0;                              // guarded by mutex_; 0: never
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
@@ -410,12 +474,16 @@ class Sessions {
   view::EndedLeases ended_unscraped_;                      // guarded by mutex_
   view::Counters counters_;                                // guarded by mutex_; the sums of events
   bool keeps_records_ = false, draining_ = false;          // guarded by mutex_
-  std::deque<wire::BookEntry> ended_;                      // guarded by mutex_
-  uint64_t ended_count_ = 0;                               // guarded by mutex_
-  std::unique_ptr<EndedFile> ended_file_;                  // guarded by mutex_; may be null
+  uint64_t heard_ns_ = 0;              // when a scheduler spoke last; 0: never. Guarded by mutex_
+  std::deque<wire::BookEntry> ended_;  // guarded by mutex_
+  uint64_t ended_count_ = 0;           // guarded by mutex_
+  std::unique_ptr<EndedFile> ended_file_;  // guarded by mutex_; may be null
   // Results of orders that were carried out, the oldest first. Guarded by mutex_.
   std::deque<std::pair<uint64_t, wire::OrderResult>> results_;  // with their term
   const ServerId server_id_;
+  uint32_t outage_ms_ = wire::kOutageMs;  // constant
+  std::atomic<uint64_t> next_holder_{1};
+  ParkFiles park_files_;  // the last member: its thread ends before the others are gone
 };
 
 }  // namespace tendril::daemon

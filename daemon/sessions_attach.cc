@@ -20,6 +20,11 @@ using base::Status;
 constexpr int kWorkerWaitMs = 120'000;  // a start that hangs is ended sooner (worker_pool.cc)
 constexpr int kAnswerMs = 60'000;       // from an assignment to the worker's answer
 
+// How many connections join beside the one that attached.
+size_t channels_of(const auto& session) {
+  return size_t{session.channels_granted} + (session.outage_ms != 0 ? 1 : 0);
+}
+
 Status no_session() { return Status(Code::kRefused, "there is no such session on this server"); }
 
 // An answer without a kind gives the reason why there is none.
@@ -68,7 +73,8 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->sealed = connection.sealed != 0;
   session->began_ns = base::now_ns();
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
-  session->channels_joined.resize(session->channels_granted);
+  session->outage_ms = std::min(request.outage_ms, outage_ms_);
+  session->channels_joined.resize(channels_of(*session));
   const access::Principal counted = (*lease)->owner;
   const Status seated = take_seat(hold, session.get());
   if (!seated.ok()) {
@@ -289,6 +295,7 @@ base::Result<wire::AttachReply> Sessions::attach(const access::Principal& owner,
   reply.bulk_channels = session->channels_granted;
   reply.transports = session->answers;
   reply.sealed = session->sealed;
+  reply.outage_ms = session->outage_ms;
   reply.nccl_versions = nccl_versions(pool_->nccl());
   if (session->descriptor.valid()) reply.descriptor_socket = descriptor_socket;
   return reply;
@@ -333,6 +340,7 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());
   message.assignment.tally = session.tally;
   message.assignment.bulk_channels = session.channels_granted;
+  message.assignment.outage_ms = session.outage_ms;
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& slice = lease.slices[i];
     message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes,
@@ -408,7 +416,9 @@ Status Sessions::join(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(wire::Request::kJoin, request);
   if (session == nullptr) return no_session();
-  if (request.channel >= session->channels_granted || session->channels_joined[request.channel]) {
+  if (request.attempt != 0) return join_again(session.get(), request);
+  if (request.channel >= session->channels_joined.size() ||
+      session->channels_joined[request.channel]) {
     return Status(Code::kInvalid,
                   "channel " + std::to_string(request.channel) + " is not free in this session");
   }
@@ -420,8 +430,16 @@ void Sessions::joined(const wire::JoinRequest& request, session::Connection conn
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return;
+  if (request.attempt != 0) return joined_again(session, request, std::move(connection));
   if (!hand_over(session, wire::WorkerMessageKind::kChannel, request.channel, connection)) return;
   ++session->channels_here;
+  if (request.channel == session->channels_granted) {
+    session->acknowledgements = std::move(connection);
+    loop_->post([this, session] {
+      std::lock_guard<std::mutex> inner(mutex_);
+      if (session->acknowledgements.valid()) watch_connection(session, session->acknowledgements);
+    });
+  }
   start_if_complete(session.get());
 }
 
@@ -442,6 +460,8 @@ Status Sessions::use(const wire::JoinRequest& request) {
   if (session->started || !session->answered || session->channels_here != 0)
     return Status(Code::kInvalid, "this session cannot change its transport any more");
   session->start_on = wire::StartOn::kFirst;
+  if (request.channel == wire::kUseWithConnections && session->outage_ms != 0) return Status();
+  session->outage_ms = 0;
   session->channels_here = session->channels_granted;
   session->channels_joined.assign(session->channels_granted, true);
   start_if_complete(session.get());
@@ -449,7 +469,7 @@ Status Sessions::use(const wire::JoinRequest& request) {
 }
 
 void Sessions::start_if_complete(Session* session) {
-  if (!session->attached || session->started || session->channels_here < session->channels_granted)
+  if (!session->attached || session->started || session->channels_here < channels_of(*session))
     return;
   session->started = true;
   session->descriptor.reset();

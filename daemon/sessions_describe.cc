@@ -28,18 +28,6 @@ uint64_t Sessions::charged_bytes(const wire::AccountingPage& page, uint32_t slic
   return sum;
 }
 
-uint64_t Sessions::bytes_in_use(const wire::AccountingPage& page, uint32_t slice, uint32_t tally) {
-  const uint64_t used = page.used_bytes[slice][tally].load(std::memory_order_relaxed);
-  return used - std::min(used, page.ahead_bytes[slice][tally].load(std::memory_order_relaxed));
-}
-
-uint64_t Sessions::bytes_in_use(const wire::AccountingPage& page, uint32_t slice) {
-  uint64_t sum = 0;
-  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally)
-    sum += bytes_in_use(page, slice, tally);
-  return sum;
-}
-
 void Sessions::describe(const access::Principal* viewer, const wire::ListRequest& request,
                         wire::ListReply* reply) {
   const size_t limit = request.limit != 0 ? request.limit : SIZE_MAX;
@@ -71,7 +59,7 @@ void Sessions::describe(const access::Principal* viewer, const wire::ListRequest
 
 void Sessions::add_used(const Lease& lease, wire::ListReply* reply) {
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
-    const uint64_t used = bytes_in_use(*lease.accounting->get(), slice);
+    const uint64_t used = wire::bytes_in_use(*lease.accounting->get(), slice);
     for (wire::GpuRecord& gpu : reply->gpus) {
       if (gpu.index == lease.slices[slice].gpu_index)
         gpu.memory_used_bytes += used - std::min(used, parked_bytes(lease, slice));
@@ -87,6 +75,7 @@ bool Sessions::may_see(const access::Principal* viewer, const Session& session) 
 
 std::string Sessions::link_of(const Session& session) {
   if (!session.started || session.answers.answers.empty()) return {};
+  if (!session.link.empty()) return session.link;
   if (session.start_on == wire::StartOn::kFirst) return session.answers.answers.front().kind;
   if (session.liveness.peer().unix_socket) return "unix";
   const std::string& kind = session.answers.answers.back().kind;
@@ -116,7 +105,7 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   links.erase("");
   for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)
-    record.memory_used_bytes.push_back(bytes_in_use(*lease.accounting->get(), slice));
+    record.memory_used_bytes.push_back(wire::bytes_in_use(*lease.accounting->get(), slice));
   const lease::Parking::Parked* const parked = parking_.find(lease.id);
   if (parked == nullptr) return record;
   record.standing = parked->standing;
@@ -144,7 +133,7 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
   for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size();
        ++slice) {
     record.memory_used_bytes.push_back(
-        bytes_in_use(*lease->second->accounting->get(), slice, session.tally));
+        wire::bytes_in_use(*lease->second->accounting->get(), slice, session.tally));
   }
   arbiter_->describe(session.id, &record);
   return record;

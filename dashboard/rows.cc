@@ -146,6 +146,7 @@ std::string server_info_json(const ServerRow& row) {
     Ordered shown;
     shown["index"] = gpu.index;
     shown["model"] = cut(gpu.model);
+    shown["type"] = gpu.type.empty() ? "gpu" : cut(gpu.type);
     shown["class"] = cut(gpu.gpu_class);
     shown["memory_bytes"] = gpu.memory_bytes;
     shown["memory_promised_bytes"] = gpu.memory_promised_bytes;

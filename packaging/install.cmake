@@ -11,6 +11,9 @@ install(FILES ${client}/libcuda.so.1 ${client}/libnvidia-ml.so.1 DESTINATION lib
 install(FILES ${client}/nccl/libnccl.so.2 DESTINATION lib/tendril/nccl COMPONENT client)
 install(FILES ${client}/opencl/libtendril-opencl.so ${client}/opencl/tendril.icd
         DESTINATION lib/tendril/opencl COMPONENT client)
+install(FILES ${client}/opencl/container/tendril.icd DESTINATION lib/tendril/opencl/container
+  COMPONENT client)
+install(PROGRAMS ${client}/bin/nvidia-smi DESTINATION lib/tendril/bin COMPONENT client)
 install(CODE [[
   foreach(library cuda nvidia-ml)
     file(CREATE_LINK lib${library}.so.1

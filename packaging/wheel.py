@@ -29,9 +29,11 @@ def contents(build, version):
         "nccl/libnccl.so.2",
         "opencl/libtendril-opencl.so",
         "opencl/tendril.icd",
+        "opencl/container/tendril.icd",
+        "bin/nvidia-smi",
     ):
-        library = (build / "lib" / "client" / name).read_bytes()
-        yield f"{data}/data/lib/tendril/{name}", library, False
+        content = (build / "lib" / "client" / name).read_bytes()
+        yield f"{data}/data/lib/tendril/{name}", content, name.startswith("bin/")
     metadata = f"""Metadata-Version: 2.1
 Name: tendril
 Version: {version}

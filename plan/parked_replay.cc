@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <queue>
 #include <random>
 
@@ -17,6 +18,7 @@ namespace tendril::plan {
 namespace {
 
 constexpr double kSecondNs = 1e9;
+constexpr double kReleaseS = 0.01;  // of what is copied already: 286 us for a GiB (0027)
 
 uint64_t to_ns(double seconds) { return static_cast<uint64_t>(std::llround(seconds * kSecondNs)); }
 
@@ -24,13 +26,23 @@ struct Work {
   uint64_t ready_ns = 0, lasts_ns = 0;
 };
 
-enum class Kind : uint8_t { kComes, kReady, kDone, kIdle, kPressure, kParked, kReturned, kLeaves };
+enum class Kind : uint8_t {
+  kComes,
+  kReady,
+  kDone,
+  kIdle,
+  kPressure,
+  kTurn,
+  kParked,
+  kReturned,
+  kLeaves
+};
 
 struct Event {
   uint64_t at_ns = 0, number = 0;
   Kind kind = Kind::kReady;
   uint32_t holder = 0;
-  uint64_t since_ns = 0;  // of kIdle: of that idle time
+  uint64_t since_ns = 0;  // of kIdle: of that idle time; of kDone and kTurn: of that stay
   bool operator>(const Event& other) const {
     return at_ns != other.at_ns ? at_ns > other.at_ns : number > other.number;
   }
@@ -43,6 +55,9 @@ struct State {
   uint32_t card = 0;
   bool working = false, wants = false, present = false, gone = false;
   uint64_t came_ns = 0, idle_since_ns = 0, asked_ns = 0;
+  uint64_t since_ns = 0;     // it has worked since then, without a break
+  uint64_t left_ns = 0;      // of the work that is under way
+  uint64_t returned_ns = 0;  // when its memory was there again
 };
 
 class Cards {
@@ -61,8 +76,20 @@ class Cards {
     parking_.allow(UINT64_MAX);
   }
 
+  // Who comes at the same moment comes largest first, as packing takes them: a trace begins with
+  // all that were there already, in no order that means anything.
   ParkedOutcome run() {
     for (uint32_t i = 0; i < holders_.size(); ++i) begin(i);
+    std::vector<uint32_t> order(holders_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [this](uint32_t left, uint32_t right) {
+      return holders_[left].bytes > holders_[right].bytes;
+    });
+    for (const uint32_t number : order) {
+      const Holder& holder = records_.holders[number];
+      at(to_ns(static_cast<double>(holder.from_s - records_.from_s)), Kind::kComes, number);
+      at(to_ns(static_cast<double>(holder.to_s - records_.from_s)), Kind::kLeaves, number);
+    }
     while (!events_.empty() && !gives_up()) {
       const Event event = events_.top();
       events_.pop();
@@ -73,8 +100,8 @@ class Cards {
   }
 
  private:
-  // Each wake is for some work, so there are never more wakes than that.
-  bool gives_up() const { return long_waits_ * 100 > works_; }
+  // Without turns each wake is for some work, so there are never more wakes than that.
+  bool gives_up() const { return !has_turns() && long_waits_ * 100 > works_; }
   void at(uint64_t at_ns, Kind kind, uint32_t holder, uint64_t since_ns = 0) {
     events_.push({at_ns, ++events_made_, kind, holder, since_ns});
   }
@@ -109,14 +136,22 @@ class Cards {
                                  assigned_.begin());
   }
 
+  // Where the least is asked for comes first.
+  std::vector<uint32_t> by_assigned() const {
+    std::vector<uint32_t> cards(settings_.cards);
+    std::iota(cards.begin(), cards.end(), 0);
+    std::stable_sort(cards.begin(), cards.end(), [this](uint32_t left, uint32_t right) {
+      return assigned_[left] < assigned_[right];
+    });
+    return cards;
+  }
+
   void begin(uint32_t number) {
     State& state = holders_[number];
     const Holder& holder = records_.holders[number];
     read_works(holder, &state);
     works_ += state.works.size();
     state.bytes = std::clamp<uint64_t>(holder.peak_memory_bytes(), 1, settings_.card_bytes);
-    at(to_ns(static_cast<double>(holder.from_s - records_.from_s)), Kind::kComes, number);
-    at(to_ns(static_cast<double>(holder.to_s - records_.from_s)), Kind::kLeaves, number);
   }
 
   // A share of one in a million: only memory counts.
@@ -142,8 +177,10 @@ class Cards {
     for (size_t i = 0; i < newcomers_.size();) {
       const uint32_t number = newcomers_[i];
       bool granted = holders_[number].gone || grant_on(card_for(holders_[number].bytes), number);
-      for (uint32_t card = 0; card < settings_.cards && !granted; ++card)
+      for (const uint32_t card : by_assigned()) {
+        if (granted) break;
         granted = grant_on(card, number);
+      }
       if (granted)
         newcomers_.erase(newcomers_.begin() + static_cast<ptrdiff_t>(i));
       else
@@ -164,12 +201,13 @@ class Cards {
         ready(event.holder);
         break;
       case Kind::kDone:
-        done(event.holder);
+        if (state.working && state.since_ns == event.since_ns) done(event.holder);
         break;
       case Kind::kIdle:
         if (is_idle(state) && state.idle_since_ns == event.since_ns) park(event.holder);
         break;
       case Kind::kPressure:
+      case Kind::kTurn:
         go_on();
         break;
       case Kind::kParked:
@@ -203,13 +241,39 @@ class Cards {
     State& state = holders_[number];
     state.wants = false;
     state.working = true;
-    at(now_ns_ + state.works[state.next].lasts_ns, Kind::kDone, number);
+    state.since_ns = now_ns_;
+    if (state.left_ns == 0) state.left_ns = state.works[state.next].lasts_ns;
+    at(now_ns_ + state.left_ns, Kind::kDone, number, now_ns_);
+    if (has_turns())
+      at(std::max(now_ns_, state.returned_ns + to_ns(settings_.turn_s)), Kind::kTurn, number);
+  }
+
+  bool has_turns() const { return settings_.turn_s < std::numeric_limits<double>::infinity(); }
+
+  // Its turn is over, and another one wants its place.
+  bool gives_way(const State& state) const {
+    return has_turns() && state.working && now_ns_ >= state.returned_ns + to_ns(settings_.turn_s);
+  }
+
+  void interrupt(uint32_t number) {
+    State& state = holders_[number];
+    const uint64_t done_ns = now_ns_ - state.since_ns;
+    state.left_ns -= std::min(state.left_ns - 1, done_ns);
+    state.working = false;
+    state.idle_since_ns = now_ns_;
+    state.wants = true;
+    state.asked_ns = now_ns_;
+    ++wanting_;
+    parking_.ask(now_ns_, id_of(number), 0);
   }
 
   void done(uint32_t number) {
     State& state = holders_[number];
     state.working = false;
+    state.left_ns = 0;
     state.idle_since_ns = now_ns_;
+    const Work& ended = state.works[state.next];
+    late_s_.push_back(static_cast<double>(now_ns_ - ended.ready_ns - ended.lasts_ns) / kSecondNs);
     if (++state.next < state.works.size())
       at(std::max(now_ns_, state.works[state.next].ready_ns), Kind::kReady, number);
     at(now_ns_ + to_ns(settings_.idle_s), Kind::kIdle, number, now_ns_);
@@ -217,9 +281,11 @@ class Cards {
     if (leaving_.count(number) != 0 && state.next >= state.works.size()) leave(number);
   }
 
+  double copy_s(uint64_t bytes) const {
+    return static_cast<double>(bytes) / settings_.link_bytes_per_s;
+  }
   uint64_t copied_ns(uint64_t bytes, uint64_t* free_ns) const {
-    const double lasts_s = static_cast<double>(bytes) / settings_.link_bytes_per_s;
-    *free_ns = std::max(now_ns_, *free_ns) + to_ns(lasts_s);
+    *free_ns = std::max(now_ns_, *free_ns) + to_ns(copy_s(bytes));
     return *free_ns;
   }
 
@@ -227,12 +293,18 @@ class Cards {
     State& state = holders_[number];
     if (!parking_.begin(now_ns_, id_of(number), state.bytes).ok()) return;
     ++parks_;
+    if (state.working) interrupt(number);
+    // The copy was made while the link had nothing else to do.
+    const uint64_t idle_ns = now_ns_ - state.idle_since_ns;
+    if (static_cast<double>(idle_ns) / kSecondNs >= settings_.ahead_idle_s + copy_s(state.bytes))
+      return at(now_ns_ + to_ns(kReleaseS), Kind::kParked, number);
     at(copied_ns(state.bytes, &out_free_ns_[state.card]), Kind::kParked, number);
   }
 
   void returned(uint32_t number) {
     State& state = holders_[number];
     parking_.returned(now_ns_, id_of(number));
+    state.returned_ns = now_ns_;
     const double wait_s = static_cast<double>(now_ns_ - state.asked_ns) / kSecondNs;
     waits_s_.push_back(wait_s);
     if (wait_s > settings_.give_up_wait_s) ++long_waits_;
@@ -262,11 +334,13 @@ class Cards {
       if (state.gone || !state.present) continue;
       const lease::Standing standing = parking_.standing(id_of(i));
       if (standing == lease::Standing::kParking) makes_room[state.card] = true;
-      if (standing != lease::Standing::kGranted || !is_idle(state) ||
-          now_ns_ - state.idle_since_ns < to_ns(settings_.pressure_idle_s))
-        continue;
+      if (standing != lease::Standing::kGranted) continue;
+      const bool rests =
+          is_idle(state) && now_ns_ - state.idle_since_ns >= to_ns(settings_.pressure_idle_s);
+      if (!rests && !gives_way(state)) continue;
       idle[state.card].push_back({id_of(i),
-                                  now_ns_ - state.idle_since_ns,
+                                  rests ? now_ns_ - state.idle_since_ns : 0,
+                                  now_ns_ - state.returned_ns,
                                   {{state.card, 1, state.bytes, false}},
                                   {state.bytes}});
     }
@@ -311,6 +385,12 @@ class Cards {
                               : waits_s_[static_cast<size_t>(
                                     quantile * static_cast<double>(waits_s_.size() - 1))];
     };
+    std::sort(late_s_.begin(), late_s_.end());
+    if (!late_s_.empty()) {
+      out.mean_late_s = std::accumulate(late_s_.begin(), late_s_.end(), 0.0) /
+                        static_cast<double>(late_s_.size());
+      out.p99_late_s = late_s_[static_cast<size_t>(0.99 * static_cast<double>(late_s_.size() - 1))];
+    }
     out.p50_wait_s = part(0.5);
     out.p99_wait_s = part(0.99);
     out.longest_wait_s = part(1);
@@ -329,7 +409,7 @@ class Cards {
   std::vector<uint32_t> newcomers_;
   uint64_t now_ns_ = 0, events_made_ = 0;
   size_t parks_ = 0, works_ = 0, wanting_ = 0, long_waits_ = 0;
-  std::vector<double> waits_s_;
+  std::vector<double> waits_s_, late_s_;
   double longest_start_s_ = 0, moved_bytes_ = 0;
 };
 
@@ -360,22 +440,60 @@ ParkedOutcome fewest_parked(const Records& records, ParkedSettings settings, dou
   return best;
 }
 
-std::string parked_text(const Records& records, ParkedSettings settings, double limit_s,
-                        const std::vector<uint32_t>& cards) {
+namespace {
+
+std::string need_text(const Records& records, uint64_t card_bytes) {
+  std::string text =
+      "Memory of those at work, in cards, wherever it lies: a bound for every policy.\n";
+  const auto line = [&text](const std::string& who, const MemoryNeed& need) {
+    text += base::format("%-38s mean %5.1f  p50 %5.1f  p99 %5.1f  most %5.1f\n", who.c_str(),
+                         need.mean, need.p50, need.p99, need.most);
+  };
+  for (const int before_s : {300, 60, 0}) {
+    line(before_s == 0 ? "worked in the step"
+                       : base::format("worked in the step or %d s before", before_s),
+         memory_need(records, card_bytes, before_s));
+  }
+  line("kernels run now, evenly over the step", memory_need_now(records, card_bytes));
+  return text;
+}
+
+std::string header(const ParkedSettings& settings) {
   std::string text = base::format(
       "Cards of %.0f GB, parked after %.0f s without work, or %.0f s if another one needs the "
       "place; %g GB/s.\n",
       static_cast<double>(settings.card_bytes) / 1e9, settings.idle_s, settings.pressure_idle_s,
       settings.link_bytes_per_s / 1e9);
+  if (settings.turn_s < std::numeric_limits<double>::infinity()) {
+    text +=
+        base::format("Who works makes room, too, after %g s on its card. No server does that.\n",
+                     settings.turn_s);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string parked_text(const Records& records, ParkedSettings settings, double limit_s,
+                        const std::vector<uint32_t>& cards) {
+  std::string text = header(settings) + need_text(records, settings.card_bytes);
   if (cards.empty()) {
     text += base::format(
         "First the fewest cards with which 99 %% of the wakes take at most %.0f s.\n", limit_s);
   }
-  text += "CARDS  WAKES   PARKS   P50 WAIT  P99 WAIT  LONGEST    START     MOVED\n";
-  const auto line = [&text](const ParkedOutcome& out) {
-    text += base::format("%5u %6zu  %6zu %9.2f s %7.2f s %7.0f s %7.0f s %7.1f TB\n", out.cards,
-                         out.wakes, out.parks, out.p50_wait_s, out.p99_wait_s, out.longest_wait_s,
-                         out.longest_start_s, out.moved_bytes / 1e12);
+  text +=
+      "CARDS    WAKES    PARKS   P50 WAIT   P99 WAIT  LONGEST    START       MOVED  WORK LATE  "
+      "NO PLACE\n";
+  const auto line = [&](const ParkedOutcome& out) {
+    text +=
+        base::format("%5u %8zu %8zu %8.2f s %8.2f s %6.0f s %6.0f s %8.1f TB %8.1f s ", out.cards,
+                     out.wakes, out.parks, out.p50_wait_s, out.p99_wait_s, out.longest_wait_s,
+                     out.longest_start_s, out.moved_bytes / 1e12, out.mean_late_s);
+    // If work may be a burst, a place may serve several in a step.
+    text += settings.bursts
+                ? "        -\n"
+                : base::format("%7.2f %%\n",
+                               100 * without_place(records, settings.card_bytes, out.cards));
   };
   std::vector<uint32_t> numbers = cards;
   if (cards.empty()) numbers = {30, 40, 50, 60};

@@ -31,6 +31,8 @@ wire::PoolCommand command_of(const wire::ChangeRequest& change) {
     command.arguments.push_back(base::format("share=%u.%06u", change.share_millionths / 1'000'000,
                                              change.share_millionths % 1'000'000));
   }
+  if (change.memory_bytes != 0)
+    command.arguments.push_back("memory=" + std::to_string(change.memory_bytes) + "B");
   if (change.sets_policy) {
     const bool caps = change.terms.policy == wire::SharePolicy::kCap;
     command.arguments.push_back(caps ? "policy=cap" : "policy=lend");
@@ -111,11 +113,6 @@ void Handler::begin(session::Message request, std::shared_ptr<const session::Fac
     case Request::kChange: {
       wire::ChangeRequest change;
       if (!request.read(&change)) return later.refuse(malformed());
-      if (change.memory_bytes != 0) {
-        return later.refuse(Status(Code::kUnsupported,
-                                   "a pool's lease keeps its memory, which the pool counts; take "
-                                   "a new lease"));
-      }
       return context_->core->command(visit(), command_of(change), std::move(later));
     }
     default:

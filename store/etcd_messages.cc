@@ -9,14 +9,14 @@
 
 namespace tendril::store::etcd {
 
+using base::base64;
 using base::Code;
+using base::read_base64;
 using base::Result;
 using base::Status;
 using Json = nlohmann::json;
 
 namespace {
-
-constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 Status strange(const char* what) {
   return Status(Code::kInvalid, std::string("the answer is not etcd's: ") + what);
@@ -24,13 +24,6 @@ Status strange(const char* what) {
 
 std::string text(uint64_t number) { return std::to_string(number); }
 std::string dump(const Json& json) { return json.dump(); }
-
-int digit_of(char letter) {
-  if (letter >= 'A' && letter <= 'Z') return letter - 'A';
-  if (letter >= 'a' && letter <= 'z') return letter - 'a' + 26;
-  if (letter >= '0' && letter <= '9') return letter - '0' + 52;
-  return letter == '+' ? 62 : letter == '/' ? 63 : -1;
-}
 
 // A number as text or as JSON's own; left out: 0.
 bool read_number(const Json& object, const char* name, uint64_t* number) {
@@ -97,37 +90,6 @@ Json created_by(const std::string& lock, uint64_t revision) {
 Json read_key(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }
 
 }  // namespace
-
-std::string base64(std::string_view bytes) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
-}
-
-bool read_base64(std::string_view text, std::string* bytes) {
-  bytes->clear();
-  if (text.size() % 4 != 0) return false;
-  bytes->reserve(text.size() / 4 * 3);
-  for (size_t i = 0; i < text.size(); i += 4) {
-    const bool is_last = i + 4 == text.size();
-    const size_t padding = !is_last || text[i + 3] != '=' ? 0 : text[i + 2] == '=' ? 2 : 1;
-    uint32_t group = 0;
-    for (size_t k = 0; k < 4; ++k) {
-      const int digit = k >= 4 - padding ? 0 : digit_of(text[i + k]);
-      if (digit < 0) return false;
-      group = group << 6 | uint32_t(digit);
-    }
-    for (size_t k = 0; k < 3 - padding; ++k) bytes->push_back(char(group >> (16 - 8 * k) & 255));
-  }
-  return true;
-}
 
 std::string prefix_end(const std::string& prefix) {
   std::string end = prefix;

@@ -15,9 +15,6 @@
 
 namespace tendril::store::etcd {
 
-std::string base64(std::string_view bytes);
-// False: this is not base64 with its padding.
-bool read_base64(std::string_view text, std::string* bytes);
 // The first key after all that begin with `prefix`; "\0" where there is none, as etcd wants it.
 std::string prefix_end(const std::string& prefix);
 

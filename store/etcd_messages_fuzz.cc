@@ -3,10 +3,12 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "store/etcd_messages.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tendril::store;  // NOLINT: a program
+  namespace base = tendril::base;
   const std::string text(reinterpret_cast<const char*>(data), size);
   auto page = etcd::read_range(text);
   if (page.ok()) {
@@ -19,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (token.ok()) TENDRIL_CHECK(token->find_first_of("\r\n ") == std::string::npos);
   TENDRIL_CHECK(!etcd::read_refusal(500, text).message.empty());
   std::string bytes;
-  if (etcd::read_base64(text, &bytes)) TENDRIL_CHECK(bytes.size() <= size);
-  TENDRIL_CHECK(etcd::read_base64(etcd::base64(text), &bytes) && bytes == text);
+  if (base::read_base64(text, &bytes)) TENDRIL_CHECK(bytes.size() <= size);
+  TENDRIL_CHECK(base::read_base64(base::base64(text), &bytes) && bytes == text);
   return 0;
 }

@@ -289,7 +289,7 @@ TEST_F(Etcd, TlsAndAPassword) {
   EXPECT_GT(elected(*store), term);
 
   options.ca_file.clear();  // the system does not know this authority
-  const auto unknown = opened(options)->get("a", Deadline(300));
+  const auto unknown = opened(options)->get("a", Deadline(4000));
   EXPECT_FALSE(unknown.ok());
   EXPECT_NE(unknown.status().message().find("proves nothing"), std::string::npos)
       << unknown.status().message();

@@ -23,16 +23,22 @@ double fraction(uint32_t millionths) { return millionths / static_cast<double>(c
 Json unknown_or(int32_t value) { return value < 0 ? Json(nullptr) : Json(value); }
 
 Json gpu_json(const wire::GpuRecord& gpu) {
-  return {{"index", gpu.index},
-          {"name", gpu.name},
-          {"uuid", uuid_text(gpu.uuid)},
-          {"pci_bus_id", gpu.pci_bus_id},
-          {"memory_total_bytes", gpu.memory_total_bytes},
-          {"memory_used_bytes", gpu.memory_used_bytes},
-          {"share_used", fraction(gpu.share_used_millionths)},
-          {"utilization_percent", unknown_or(gpu.utilization_percent)},
-          {"temperature_c", unknown_or(gpu.temperature_c)},
-          {"power_mw", unknown_or(gpu.power_mw)}};
+  Json json = {{"index", gpu.index},
+               {"name", gpu.name},
+               {"uuid", uuid_text(gpu.uuid)},
+               {"pci_bus_id", gpu.pci_bus_id},
+               {"memory_total_bytes", gpu.memory_total_bytes},
+               {"memory_used_bytes", gpu.memory_used_bytes},
+               {"share_used", fraction(gpu.share_used_millionths)},
+               {"utilization_percent", unknown_or(gpu.utilization_percent)},
+               {"temperature_c", unknown_or(gpu.temperature_c)},
+               {"power_mw", unknown_or(gpu.power_mw)}};
+  if (gpu.type.empty()) return json;
+  json["type"] = gpu.type;
+  json["vendor"] = gpu.vendor;
+  json["opencl_version"] = gpu.opencl_version;
+  json["extensions"] = gpu.extensions;
+  return json;
 }
 
 // What was had of the GPU's time. Null where it is not measured: a whole GPU, a packed slice.

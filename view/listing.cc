@@ -55,6 +55,7 @@ uint32_t tenants_on(const wire::ListReply& list, uint32_t gpu) {
 }
 
 std::string driver_text(const wire::ListReply& list) {
+  if (list.driver_version == 0) return safe(list.driver);
   return base::format("%s, CUDA %u.%u", safe(list.driver).c_str(), list.driver_version / 1000,
                       list.driver_version % 1000 / 10);
 }
@@ -127,7 +128,7 @@ std::string gpus_text(const ServerView& view, size_t width) {
   const wire::ListReply& list = view.list;
   std::string head = view.server + " (" + safe(list.server) + "): Tendril " +
                      safe(list.product_version) +
-                     (list.driver_version == 0 ? "" : ", driver " + driver_text(list));
+                     (list.driver.empty() ? "" : ", driver " + driver_text(list));
   std::string text = (width == 0 ? head : wrapped(head, width, 2)) + "\n";
   std::vector<Row> rows = {
       {"GPU", "NAME", "BUS ID", "TEMP", "POWER", "MEMORY USED / TOTAL", "UTIL", "LENT", "TENANTS"}};

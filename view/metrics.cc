@@ -38,7 +38,7 @@ void add_server(const wire::ListReply& list, const Counters& counters, std::stri
       counters.parks_refused);
   one("tendril_wakes_total", "counter", "Parked leases that came back to their GPUs.",
       counters.wakes);
-  one("tendril_parked_bytes", "gauge", "Host memory that parked leases use.",
+  one("tendril_parked_bytes", "gauge", "Host memory that parked leases and kept copies use.",
       counters.parked_bytes);
   one("tendril_parked_budget_bytes", "gauge", "Host memory that parked leases may use.",
       counters.park_budget_bytes);
@@ -62,7 +62,8 @@ void add_gpus(const wire::ListReply& list, const Counters& counters, std::string
       const double value = value_of(gpu, counted);
       if (value < 0) continue;
       family.add(label("gpu", std::to_string(gpu.index)) + "," +
-                     label("uuid", uuid_text(gpu.uuid)) + "," + label("model", gpu.name),
+                     label("uuid", uuid_text(gpu.uuid)) + "," + label("model", gpu.name) +
+                     (gpu.type.empty() ? "" : "," + label("type", gpu.type)),
                  value);
     }
   };

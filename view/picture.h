@@ -60,6 +60,7 @@ struct PictureLease {
 struct PictureGpu {
   uint32_t index = 0;
   std::string model, gpu_class;
+  std::string type;  // of an OpenCL device: "cpu", "accelerator"; empty: "gpu"
   uint64_t memory_bytes = 0, memory_promised_bytes = 0, memory_used_bytes = 0;
   uint64_t given_millionths = 0;
   bool packed = false;

@@ -36,23 +36,32 @@ Json environment(const Variables& variables) {
   return list;
 }
 
-// "NAME=FRACTION" or "NAME=SIZE"
+// A part of a GPU, a size, or both with a comma between them. Empty: it is none of these.
+Variables slice_of(const std::string& text) {
+  const size_t comma = text.find(',');
+  const std::string first = text.substr(0, comma);
+  const std::string memory = comma == std::string::npos ? first : text.substr(comma + 1);
+  Variables slice;
+  auto share = config::parse_fraction(first);
+  if (share.ok()) slice.emplace_back("TENDRIL_SLICE", config::format_fraction(*share));
+  if (share.ok() && comma == std::string::npos) return slice;
+  // With a unit: a bare number may be a mistyped part.
+  auto size = config::parse_size(memory);
+  if (!size.ok() || memory.back() <= '9' || (comma != std::string::npos && !share.ok())) return {};
+  slice.emplace_back("TENDRIL_MEMORY", config::format_size_exactly(*size));
+  return slice;
+}
+
+// "NAME=FRACTION", "NAME=SIZE" or "NAME=FRACTION,SIZE"
 base::Result<Json> device(const std::string& text) {
   const size_t sign = text.find('=');
   const std::string name = text.substr(0, sign);
-  const std::string value = sign == std::string::npos ? "" : text.substr(sign + 1);
-  Variables slice;
-  if (auto share = config::parse_fraction(value); share.ok()) {
-    slice = {{"TENDRIL_SLICE", config::format_fraction(*share)}};
-  } else if (auto size = config::parse_size(value); size.ok() && value.back() > '9') {
-    // With a unit: a bare number may be a mistyped part.
-    slice = {{"TENDRIL_MEMORY", config::format_size_exactly(*size)}};
-  }
+  const Variables slice = slice_of(sign == std::string::npos ? "" : text.substr(sign + 1));
   if (!is_name(name) || slice.empty()) {
     return base::Status(base::Code::kInvalid,
                         "'" + base::printable(text, 80) +
                             "' is no device; expected a name of letters and digits, and a part of "
-                            "a GPU or a size, such as half=0.5 or small=10G");
+                            "a GPU or a size, such as half=0.5, small=10G or both=0.5,10G");
   }
   return Json{{"name", name}, {"containerEdits", {{"env", environment(slice)}}}};
 }

@@ -22,8 +22,14 @@ using config::variable;
 // Places in the container. The library finds the command as in an installation, ../../bin/tendril.
 constexpr char kLibraries[] = "/opt/tendril/lib/tendril";
 constexpr char kCommand[] = "/opt/tendril/bin/tendril";
+// Where every image's PATH leads. The program needs no library of ours to be found.
+constexpr char kSmi[] = "/usr/bin/nvidia-smi";
 constexpr char kToken[] = "/run/secrets/tendril-token";
 constexpr char kIdentity[] = "/run/secrets/tendril-identity";
+constexpr char kOpencl[] = "/opencl";  // below the libraries
+constexpr char kNoOpencl[] =
+    "Tendril's OpenCL driver is not beside the client library; install it (package "
+    "tendril-client), or leave --opencl out";
 constexpr char kSockets[] = "/run/tendril-servers/";
 
 std::string absolute(const std::string& path) {
@@ -141,6 +147,15 @@ std::string nccl_for(const EnvOptions& options, const std::string& client,
                          options.slice.count > 1 && lends_nccl(options, servers));
 }
 
+base::Status add_opencl(const std::string& client, Variables* variables, std::string* libraries) {
+  const std::string folder = client + kOpencl;
+  if (access((folder + "/tendril.icd").c_str(), R_OK) != 0)
+    return base::Status(base::Code::kNotFound, kNoOpencl);
+  variables->emplace_back("OCL_ICD_VENDORS", folder);
+  *libraries = folder + ":" + *libraries;
+  return base::Status();
+}
+
 std::string token_path(const std::string& token_file) {
   if (!token_file.empty()) return absolute(token_file);
   if (!variable("TENDRIL_TOKEN").empty() || variable("TENDRIL_TOKEN_FILE").empty()) return "";
@@ -167,6 +182,8 @@ base::Result<ContainerEdits> container_edits(const EnvOptions& options, bool by_
   if (!servers.ok()) return servers.status();
   ContainerEdits edits;
   edits.mounts = {{*client, kLibraries}, {absolute("/proc/self/exe"), kCommand}};
+  const std::string smi = *client + "/bin/nvidia-smi";
+  if (access(smi.c_str(), X_OK) == 0) edits.mounts.push_back({smi, kSmi});
   auto variables = attach_variables(options, servers_for_container(*servers, &edits));
   if (!variables.ok()) return variables.status();
   // Preloaded, because LD_LIBRARY_PATH is the image's own, and its loader's cache knows nothing of
@@ -179,6 +196,12 @@ base::Result<ContainerEdits> container_edits(const EnvOptions& options, bool by_
   }
   edits.variables = {{"LD_PRELOAD", preloaded}, {"TRITON_LIBCUDA_PATH", kLibraries}};
   edits.variables.insert(edits.variables.end(), variables->begin(), variables->end());
+  if (options.opencl) {
+    const std::string folder = std::string(kOpencl) + "/container";
+    if (access((*client + "/opencl/container/tendril.icd").c_str(), R_OK) != 0)
+      return base::Status(base::Code::kNotFound, kNoOpencl);
+    edits.variables.emplace_back("OCL_ICD_VENDORS", kLibraries + folder);
+  }
   add_credentials(options, by_value, &edits);
   return edits;
 }

@@ -19,6 +19,9 @@ base::Result<Variables> attach_variables(const EnvOptions& options, const Server
 // As nccl_to_preload. For several GPUs of one server it asks that server whether it lends NCCL.
 std::string nccl_for(const EnvOptions& options, const std::string& client,
                      const ServerList& servers);
+// For programs of OpenCL: the variable by which loaders find the driver beside the library
+// `client`, and its folder in front of `libraries`. kNotFound: it is not there.
+base::Status add_opencl(const std::string& client, Variables* variables, std::string* libraries);
 // The path of the servers' token, wherever it was named. Empty: only its value is known, or there
 // is none.
 std::string token_path(const std::string& token_file);

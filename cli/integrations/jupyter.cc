@@ -95,7 +95,13 @@ base::Result<std::string> description(const JupyterOptions& options, const std::
   char self[PATH_MAX] = "tendril";
   if (realpath("/proc/self/exe", self) == nullptr) return Status(Code::kInternal, "no /proc");
   // Jupyter puts the value that it has for the second part.
-  Json environment = {{"LD_LIBRARY_PATH", *client + ":${LD_LIBRARY_PATH}"},
+  std::string libraries = *client;
+  if (options.opencl) {
+    const Status there = add_opencl(*client, &*variables, &libraries);
+    if (!there.ok()) return there;
+  }
+  Json environment = {{"LD_LIBRARY_PATH", libraries + ":${LD_LIBRARY_PATH}"},
+                      {"PATH", "${PATH}:" + *client + "/bin"},
                       {"TENDRIL_COMMAND", self}};
   for (const auto& [name, value] : *variables) environment[name] = value;
   const std::string token = token_path(options.token_file);

@@ -30,6 +30,7 @@ void add_server(const wire::ListReply& list, bool drains, view::Picture* out) {
     view::PictureGpu shown;
     shown.index = gpu.index;
     shown.model = gpu.name;
+    shown.type = gpu.type;
     shown.memory_bytes = gpu.memory_usable_bytes;
     shown.memory_promised_bytes = gpu.memory_promised_bytes;
     shown.memory_used_bytes = gpu.memory_used_bytes;

@@ -17,6 +17,18 @@ using base::Status;
 
 constexpr uint64_t kTokenNs = 30'000'000'000;
 
+// What a request to join says of the passage and its line.
+struct AskedLine {
+  explicit AskedLine(const wire::JoinRequest& request)
+      : number(request.channel & ~uint32_t{wire::kPassageChannels | wire::kSealedPassage}),
+        passage(number % wire::kPassageLine),
+        index(number / wire::kPassageLine),
+        sealed((request.channel & wire::kSealedPassage) != 0) {}
+
+  uint32_t number, passage, index;
+  bool sealed;
+};
+
 wire::WorkerMessage passage_message(uint32_t number, const session::Connection& connection,
                                     bool sealed) {
   wire::WorkerMessage message = {};
@@ -34,7 +46,7 @@ wire::ExportAnswer Sessions::offer_passage(Session* session, wire::ExportRecord*
   std::erase_if(session->passages,
                 [now_ns](const auto& each) { return each.second.until_ns < now_ns; });
   const uint64_t number = record->bytes;
-  if (session->passages.size() >= wire::kPassagesMax || number >= wire::kSealedPassage)
+  if (session->passages.size() >= wire::kPassagesMax || number >= wire::kPassageLine)
     return wire::ExportAnswer::kFull;
   wire::PassageToken token = {};
   memcpy(token.server_id, server_id_.data(), server_id_.size());
@@ -65,7 +77,8 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
     message = passage_message(number, passage->connection, passage->sealed);
     const int fd = passage->connection.descriptor();
     (void)worker->send(message, &fd, 1);
-    connected_to(id, passage->server, passage->sealed);  // on a thread of Peers
+    if (number < wire::kPassageLine)
+      connected_to(id, passage->server, passage->sealed);  // on a thread of Peers
   };
   if (peers_ == nullptr || token.number >= wire::kSealedPassage)
     return done(Status(Code::kRefused, "this server makes no connections to others"));
@@ -83,20 +96,19 @@ void Sessions::connected_to(uint64_t session_id, const std::string& server, bool
 Status Sessions::join_passage(const wire::JoinRequest& request, bool must_seal) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
-  const uint32_t number =
-      request.channel & ~uint32_t{wire::kPassageChannels | wire::kSealedPassage};
+  const AskedLine line(request);
   // One text for all that a stranger could guess at.
   const Status unknown(Code::kNotFound, "no session of this server expects that connection");
   if (session == nullptr || session->ending || !session->started) return unknown;
-  const auto offered = session->passages.find(number);
-  if (offered == session->passages.end() || offered->second.taken ||
+  const auto offered = session->passages.find(line.passage);
+  if (offered == session->passages.end() || line.index >= wire::kPassageLinesMax ||
+      (offered->second.taken & 1u << line.index) != 0 ||
       offered->second.until_ns < base::now_ns() ||
       !session::is_proven(offered->second.key, wire::Request::kJoin, request))
     return unknown;
-  const bool sealed = (request.channel & wire::kSealedPassage) != 0;
-  if ((must_seal || session->sealed) && !sealed)
+  if ((must_seal || session->sealed) && !line.sealed)
     return Status(Code::kUnsupported, "this server wants the connection sealed");
-  offered->second.taken = true;
+  offered->second.taken |= 1u << line.index;
   return Status();
 }
 
@@ -104,18 +116,16 @@ void Sessions::joined_passage(const wire::JoinRequest& request, session::Connect
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return;
-  const uint32_t number =
-      request.channel & ~uint32_t{wire::kPassageChannels | wire::kSealedPassage};
-  const auto offered = session->passages.find(number);
-  if (offered == session->passages.end() || !offered->second.taken) return;
+  const AskedLine line(request);
+  const auto offered = session->passages.find(line.passage);
+  if (offered == session->passages.end()) return;
   connection.keep_alive();
   connection.set_keys(offered->second.key);
-  session->passages.erase(offered);
-  const bool sealed = (request.channel & wire::kSealedPassage) != 0;
-  session->connected.push_back({connection.peer().address, sealed});
-  const wire::WorkerMessage message = passage_message(number, connection, sealed);
+  const wire::WorkerMessage message = passage_message(line.number, connection, line.sealed);
   const int fd = connection.descriptor();
   (void)session->worker->send(message, &fd, 1);
+  if (line.index != 0) return;
+  session->connected.push_back({connection.peer().address, line.sealed});
   log(Level::kInfo, "session %lu: a worker of %s copies to and from it",
       static_cast<unsigned long>(session->id), connection.peer().text.c_str());
 }

@@ -23,9 +23,10 @@ bool are_same(const std::vector<wire::SliceGrant>& one, const std::vector<wire::
 // What is told at once. The other fields never change, or are sums.
 bool differ(const wire::BookEntry& one, const wire::BookEntry& two) {
   return one.phase != two.phase || one.paused != two.paused || one.standing != two.standing ||
-         one.processes != two.processes || one.was_attached != two.was_attached ||
-         one.terms.policy != two.terms.policy || one.terms.priority != two.terms.priority ||
-         one.ended_number != two.ended_number || (one.idle_ns == 0) != (two.idle_ns == 0) ||
+         one.wants_wake != two.wants_wake || one.processes != two.processes ||
+         one.was_attached != two.was_attached || one.terms.policy != two.terms.policy ||
+         one.terms.priority != two.terms.priority || one.ended_number != two.ended_number ||
+         (one.idle_ns == 0) != (two.idle_ns == 0) ||
          (one.idle_ns == wire::kIdleUnknown) != (two.idle_ns == wire::kIdleUnknown) ||
          (two.idle_ns != wire::kIdleUnknown && two.idle_ns < one.idle_ns) ||
          !are_same(one.slices, two.slices);

@@ -38,7 +38,8 @@ bool is_about_lease(wire::OrderKind kind) {
   return kind == wire::OrderKind::kEnd || kind == wire::OrderKind::kChange ||
          kind == wire::OrderKind::kPause || kind == wire::OrderKind::kResume ||
          kind == wire::OrderKind::kNotice || kind == wire::OrderKind::kPark ||
-         kind == wire::OrderKind::kWake;
+         kind == wire::OrderKind::kWake || kind == wire::OrderKind::kAskToWake ||
+         kind == wire::OrderKind::kMayWake;
 }
 
 std::vector<wire::SliceGrant> slices_of(const wire::Order& order) {
@@ -97,7 +98,9 @@ void Sessions::serve_pool(std::unique_ptr<EndedFile> file) {
 
 Status Sessions::hear(uint64_t term) {
   std::lock_guard<std::mutex> hold(mutex_);
-  return holds_.hear(term);
+  Status heard = holds_.hear(term);
+  if (heard.ok()) heard_ns_ = base::now_ns();
+  return heard;
 }
 
 uint64_t Sessions::newest_term() {
@@ -140,7 +143,11 @@ Status Sessions::carry_out(uint64_t term, const wire::Order& order, wire::OrderR
     else if (order.kind == wire::OrderKind::kPark)
       return park_as_ordered(*lease, text);
     else if (order.kind == wire::OrderKind::kWake)
-      want_wake(*lease);
+      want_wake(*lease, true);
+    else if (order.kind == wire::OrderKind::kAskToWake)
+      (*lease)->moving.asks = true;
+    else if (order.kind == wire::OrderKind::kMayWake)
+      may_wake(*lease);
     else if (order.kind != wire::OrderKind::kChange)
       pause(*lease, order.kind == wire::OrderKind::kPause, order.in_s, text);
     else
@@ -276,11 +283,16 @@ Status Sessions::change_as_ordered(const wire::Order& order) {
   const wire::LeaseTerms terms = order.sets_terms ? order.terms : lease.terms;
   Status changed = lease::LeaseBook::check(terms);
   if (changed.ok() && lease.phase != wire::LeasePhase::kHeld)
-    changed = refit(&lease, order.share_millionths, 0, terms);
+    changed = refit(&lease, order.share_millionths, order.memory_bytes, terms);
   if (!changed.ok()) return changed;
   const std::string text = base::printable(order.text, wire::kPoolTextBytesMax);
   if (!text.empty()) tell(lease, order.notice, text, order.in_s);
   return Status();
+}
+
+void Sessions::may_wake(Lease* lease) {
+  lease->moving.asks = false;
+  if (lease->moving.wished_ns != 0) want_wake(lease, true);
 }
 
 void Sessions::pause(Lease* lease, bool paused, uint64_t longest_s, const std::string& text) {
@@ -355,13 +367,20 @@ base::Result<wire::LeaseReply> Sessions::claim(const wire::ClaimRequest& request
                                                access::Decision* limits) {
   Hold hold(mutex_);
   auto found = leases_.find(request.lease_id);
-  if (found == leases_.end() || found->second->ending || found->second->pool_lease_id == 0 ||
-      !base::equal_in_constant_time(found->second->secret, request.secret)) {
+  // A lease that no pool granted is claimed only again, after a cut.
+  const bool known = found != leases_.end() && !found->second->ending &&
+                     (found->second->pool_lease_id != 0 || found->second->holder != 0);
+  if (!known || !base::equal_in_constant_time(found->second->secret, request.secret)) {
     *limits = {false, "lease-secret",
                "the lease " + std::to_string(request.lease_id) +
                    " cannot be claimed here: it ended because nobody claimed it in time, or the "
                    "server was restarted; ask the pool again"};
     return limits->status();
+  }
+  if (found->second->phase == wire::LeasePhase::kClaimed && found->second->holder != 0) {
+    wire::LeaseReply again = reply_of(*found->second);
+    again.secret.clear();
+    return again;
   }
   auto claimed = holds_.claim(found->second->pool_lease_id);
   if (!claimed.ok()) return claimed.status();
@@ -414,8 +433,9 @@ wire::BookEntry Sessions::entry_of(const Lease& lease) {
                               : active_ns / 1'000'000 * lease.slices[slice].share_millionths;
   }
   entry.standing = parking_.standing(lease.id);
+  entry.wants_wake = entry.standing == wire::Standing::kParked && lease.moving.wished_ns != 0;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
-    const uint64_t charged = bytes_in_use(*lease.accounting->get(), slice);
+    const uint64_t charged = wire::bytes_in_use(*lease.accounting->get(), slice);
     entry.memory_used_bytes += charged;
     if (entry.standing == wire::Standing::kParked)
       entry.stays_bytes.push_back(charged - std::min(charged, parked_bytes(lease, slice)));

@@ -87,7 +87,7 @@ function makeGpu() {
 function updateGpu(node, { gpu, slices, busy }) {
   const { index, bar, memory } = node.parts;
   setText(index, String(gpu.index));
-  const words = `GPU ${gpu.index}: ${gpu.model}, ${percent(gpu.given)} given` +
+  const words = `${gpu.type === "gpu" ? "GPU" : gpu.type} ${gpu.index}: ${gpu.model}, ${percent(gpu.given)} given` +
     (busy === undefined || busy < 0 ? "" : `, ${busy} % busy`) +
     `, ${bytes(gpu.memory_used_bytes)} of ${bytes(gpu.memory_bytes)} used`;
   setAttr(index, "title", words);
@@ -124,6 +124,7 @@ export function updateCard(node, server, slices) {
     gpu: detail?.gpus[at] ?? {
       index: at,
       model: "",
+      type: "gpu",
       given: given / 100,
       memory_bytes: 0,
       memory_used_bytes: 0,

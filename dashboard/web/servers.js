@@ -237,7 +237,7 @@ function one(main, name) {
         ];
         [
           String(gpu.index),
-          gpu.model,
+          gpu.type === "gpu" ? gpu.model : `${gpu.model} (${gpu.type})`,
           gpu.class || "–",
           percent(gpu.given),
           gpu.busy === undefined || gpu.busy < 0 ? "–" : `${gpu.busy} %`,

@@ -171,8 +171,13 @@ void History::take_marks(size_t shard, const HistoryChunk& chunk) {
   for (const HistoryRow& row : chunk.rows) {
     Total& total = totals_[key_of(row.who)];
     total.row = row;
-    total.kept_until_ns = row.to_ns + kEndedKeptNs;
+    total.kept_until_ns = row.to_ns + kept_ns(row.who);
   }
+}
+
+// Nobody says again that a request ended.
+uint64_t History::kept_ns(const HistoryWho& who) {
+  return is_request(who) ? kToldKeptNs : kEndedKeptNs;
 }
 
 // A chunk of the seconds, after all marks.
@@ -188,7 +193,7 @@ void History::take_chunk(const HistoryChunk& chunk) {
     total.row.to_ns = std::max(total.row.to_ns, row.to_ns);
     total.row.last = row.last;
     total.row.untold = row.untold;
-    total.kept_until_ns = row.to_ns + kEndedKeptNs;
+    total.kept_until_ns = row.to_ns + kept_ns(row.who);
   }
   if (chunk.upto_ns <= minutes_upto_ns_) return;
   gaps_of_minutes_.insert(gaps_of_minutes_.end(), chunk.gaps.begin(), chunk.gaps.end());
@@ -383,8 +388,9 @@ const HistoryWho* History::find(uint64_t lease, const std::string& server) const
 std::vector<HistoryRow> History::unheard_since(uint64_t since_ns) const {
   std::vector<HistoryRow> rows;
   for (const auto& [key, total] : totals_) {
-    if (total.row.who.server_lease != 0 && !total.row.last && total.row.to_ns < since_ns)
-      rows.push_back(total.row);
+    const HistoryRow& row = total.row;
+    const bool is_known = row.who.server_lease != 0 || is_request(row.who);
+    if (is_known && !row.last && row.to_ns < since_ns) rows.push_back(row);
   }
   return rows;
 }
@@ -485,8 +491,12 @@ void History::cut_marks(uint64_t upto_ns, std::vector<HistoryWrites>* batches) {
   for (auto& [shard, chunk] : shards) {
     chunk.upto_ns = upto_ns;
     std::string value = pack_chunk(chunk);
-    std::stable_partition(chunk.rows.begin(), chunk.rows.end(),
-                          [](const HistoryRow& row) { return !row.last; });
+    // Leases that live come first, then requests that wait.
+    std::stable_sort(chunk.rows.begin(), chunk.rows.end(),
+                     [](const HistoryRow& row, const HistoryRow& other) {
+                       return std::pair(row.last, is_request(row.who)) <
+                              std::pair(other.last, is_request(other.who));
+                     });
     // Only of a server that invents leases. Better a row twice than no marks at all.
     for (; value.size() > kMarksBytesMax; value = pack_chunk(chunk))
       chunk.rows.resize(chunk.rows.size() * 3 / 4);

@@ -85,7 +85,7 @@ class History {
   uint64_t due_ns(bool waits = false) const;
   // A lease of the pool that lives on that server; null: there is none. Valid until the next call.
   const HistoryWho* find(uint64_t lease, const std::string& server) const;
-  // Leases of servers of which nothing was heard since, and that have not ended: all that the
+  // Leases, and requests, of which nothing was heard since, and that have not ended: all that the
   // history has of each.
   std::vector<HistoryRow> unheard_since(uint64_t since_ns) const;
 
@@ -116,6 +116,9 @@ class History {
   void cut_marks(uint64_t upto_ns, std::vector<HistoryWrites>* batches);
   void cut_hours(uint64_t now_ns, std::vector<HistoryWrites>* batches);
   std::pair<std::string, std::string> head() const;
+  static bool is_request(const HistoryWho& who) { return who.server.empty(); }
+  // How long the end that an earlier scheduler wrote is remembered.
+  static uint64_t kept_ns(const HistoryWho& who);
   static size_t shard_of(const std::string& server);
 
   static constexpr size_t kShards = 16;

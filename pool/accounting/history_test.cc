@@ -375,6 +375,70 @@ TEST(History, AnEndThatIsSaidAgainAfterTheStoreWasSlowCountsOnce) {
   EXPECT_EQ(total(store, 0).leases, 1u);
 }
 
+HistoryWho request(uint64_t number) {
+  HistoryWho who;
+  who.lease = number;
+  who.owner_id = who.owner = "user " + std::to_string(number);
+  return who;
+}
+
+// They take the room of one shard, which a server shares with them.
+TEST(History, RequestsPushNoLeaseOutOfTheMarks) {
+  Store store;
+  History first{HistoryLimits()};
+  first.recover({}, kStart);
+  uint64_t now_ns = first.clock(1, int64_t(kStart / kSecond));
+  for (uint64_t lease = 1; lease <= 16; ++lease) {
+    HistoryWho lives = who(lease);
+    lives.server = "gpu" + std::to_string(lease);  // in all shards
+    first.heard(lives, used(10 * kSecond, kSecond), {}, now_ns, now_ns, LeaseEnd::kLives);
+  }
+  UsedSums waits;
+  waits.queued_ns = kSecond;
+  for (uint64_t number = 1; number <= 30'000; ++number)
+    first.heard(request(1'000 + number), waits, {}, now_ns, now_ns, LeaseEnd::kLives);
+  write(first.cut(now_ns), &store);
+  now_ns = first.clock(1 + kMinuteNs, int64_t((kStart + kMinuteNs) / kSecond));
+  write(first.cut(now_ns), &store);
+  History second{HistoryLimits()};
+  second.recover(read(store), now_ns);
+  size_t leases = 0;
+  for (const HistoryRow& row : second.unheard_since(now_ns + kSecond))
+    leases += row.who.server_lease != 0;
+  EXPECT_EQ(leases, 16u);
+}
+
+// Nobody says it again.
+TEST(History, TheEndOfARequestIsSoonForgotten) {
+  Store store;
+  History first{HistoryLimits()};
+  first.recover({}, kStart);
+  uint64_t now_ns = first.clock(1, int64_t(kStart / kSecond));
+  UsedSums waited;
+  waited.queued_ns = kSecond;
+  first.heard(request(1), waited, {}, now_ns, now_ns, LeaseEnd::kTold);
+  write(first.cut(now_ns), &store);
+  History second{HistoryLimits()};
+  second.recover(read(store), now_ns);
+  const auto marks = [&store] {
+    size_t rows = 0;
+    for (const auto& [key, value] : store) {
+      HistoryChunk chunk;
+      if (key.rfind(keys::kHistoryMarks, 0) == 0 && unpack_chunk(value, &chunk))
+        rows += chunk.rows.size();
+    }
+    return rows;
+  };
+  for (uint64_t minutes = 0; minutes <= 12; ++minutes) {
+    now_ns = second.clock(1 + minutes * kMinuteNs, int64_t(kStart / kSecond + 60 * minutes));
+    write(second.cut(now_ns), &store);
+    if (minutes == 5) {
+      EXPECT_EQ(marks(), 1u);
+    }
+  }
+  EXPECT_EQ(marks(), 0u);
+}
+
 TEST(History, TheClockNeverRunsBackwards) {
   History history{HistoryLimits()};
   history.recover({}, 1000 * kSecond);

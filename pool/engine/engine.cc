@@ -528,6 +528,9 @@ bool Engine::grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t n
                   std::string* why) {
   return state_->grow(id, slices, now_s, why);
 }
+std::map<uint64_t, std::string> Engine::beyond_limits(const std::vector<EngineGrowth>& all) const {
+  return state_->beyond_limits(all);
+}
 void Engine::ended(uint64_t id, int64_t now_s) { state_->ended(id, now_s); }
 void Engine::failed(uint64_t id, uint32_t server, int64_t now_s) {
   state_->failed(id, server, now_s);

@@ -91,6 +91,12 @@ struct PlacedSlice {
   uint64_t memory_bytes = 0;
 };
 
+// A lease that is to hold as much again as it was granted.
+struct EngineGrowth {
+  uint64_t id = 0;
+  std::vector<PlacedSlice> slices;
+};
+
 struct EngineStart {
   uint64_t id = 0;
   uint32_t gpu_class = kNoClass;
@@ -170,6 +176,10 @@ class Engine {
   // The lease is to have as much again as `slices` say. True: it counts with them from now on.
   // False: it stays as it is, because `why` forbids it: "a limit of its user or account".
   bool grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s, std::string* why);
+  // Those of these leases that would be beyond a limit of their user or account if all before them
+  // in the list had grown already, and which limit: "UserLimit: ann has 1.0 of at most 1.0 GPUs in
+  // class usual". Room is not looked at. Changes nothing.
+  std::map<uint64_t, std::string> beyond_limits(const std::vector<EngineGrowth>& all) const;
   void ended(uint64_t id, int64_t now_s);
   // The server did not take what plan() put there, or the program is to start again: the request
   // waits in its old place. The server gets nothing of it for some seconds; kNoServer: all may.

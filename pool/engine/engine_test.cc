@@ -629,6 +629,27 @@ TEST_F(Rules, AShrunkLeaseGrowsWithinItsUsersLimit) {
   EXPECT_FALSE(engine_.grow(7, slice(0, 800'000), 30, &why)) << "no such lease";
 }
 
+// Parked leases hold nothing. They may all wake as far as their user's limit goes.
+TEST_F(Rules, ThoseThatGrowTogetherPassALimitOneAfterTheOther) {
+  PoolPolicy policy = default_policy();
+  policy.user_classes[0].max_per_user.gpus = kWholeGpu;
+  use(policy);
+  servers({2});
+  const auto slice = [](uint32_t share_millionths) {
+    return std::vector<PlacedSlice>{
+        {0, 0, share_millionths, share_millionths == 0 ? 0 : kGigabyte}};
+  };
+  for (const uint64_t id : {1, 2, 3}) engine_.adopt(ask(id, 1, 400'000), slice(0), 0);
+  const auto beyond = engine_.beyond_limits(
+      {{1, slice(400'000)}, {2, slice(400'000)}, {3, slice(400'000)}, {9, slice(1)}});
+  ASSERT_EQ(beyond.size(), 1U);
+  EXPECT_EQ(beyond.begin()->first, 3U);
+  EXPECT_NE(beyond.begin()->second.find("of at most 1.0 GPUs in class"), std::string::npos)
+      << beyond.begin()->second;
+  EXPECT_EQ(engine_.used_by_user(0, "ada"), 0U) << "nothing has changed";
+  EXPECT_TRUE(engine_.beyond_limits({{3, slice(400'000)}}).empty());
+}
+
 TEST_F(Rules, AShrunkLeaseGrowsWhereThereIsRoomAndNobodyWasPromisedIt) {
   use(default_policy());
   servers({1});

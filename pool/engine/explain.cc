@@ -190,6 +190,28 @@ void Engine::State::diagnose(const Entry& entry, int64_t now_s, EngineWaiting& o
   diagnose_taking(entry, chosen, now_s, out);
 }
 
+std::map<uint64_t, std::string> Engine::State::beyond_limits(
+    const std::vector<EngineGrowth>& all) const {
+  std::map<uint64_t, std::string> found;
+  if (all.empty()) return found;
+  Ledger::Use use = ledger.use();
+  for (const EngineGrowth& growth : all) {
+    const auto at = running.find(growth.id);
+    if (at == running.end() || !at->second->charged) continue;
+    const Entry& entry = *at->second;
+    Charge grown = entry.charge;
+    grown.amount = amount_of(growth.slices);
+    ledger.remove(use, entry.charge);
+    const auto lacking = beyond(use, grown);
+    ledger.add(use, lacking ? entry.charge : grown);
+    if (!lacking) continue;
+    EngineWaiting told;
+    lacking_text(entry, grown.gpu_class, *lacking, told);
+    found[growth.id] = reason_text(told.reason, told.text);
+  }
+  return found;
+}
+
 // For a head: what is being taken back for it, or will be when those that hold it have had the time
 // that their class gives them. Others get nothing back before it has started.
 void Engine::State::diagnose_taking(const Entry& entry, uint32_t gpu_class, int64_t now_s,

@@ -230,8 +230,12 @@ bool Engine::State::try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, E
 
 // If all is held, places decide, unless some is kept for others.
 bool Engine::State::is_over(const Charge& charge) const {
-  const auto lacking = ledger.lacks(ledger.use(), charge);
-  return lacking && (lacking->what != Lack::kFull || lacking->kept);
+  return beyond(ledger.use(), charge).has_value();
+}
+
+std::optional<Lacking> Engine::State::beyond(const Ledger::Use& use, const Charge& charge) const {
+  const auto lacking = ledger.lacks(use, charge);
+  return lacking && (lacking->what != Lack::kFull || lacking->kept) ? lacking : std::nullopt;
 }
 
 // By what its account or user may have, that is; places are seen to by claims.

@@ -76,6 +76,7 @@ class Engine::State {
   void adopt(const Ask& ask, const std::vector<PlacedSlice>& slices, int64_t started_s);
   void resize(uint64_t id, const std::vector<PlacedSlice>& slices);
   bool grow(uint64_t id, const std::vector<PlacedSlice>& slices, int64_t now_s, std::string* why);
+  std::map<uint64_t, std::string> beyond_limits(const std::vector<EngineGrowth>& all) const;
   void ended(uint64_t id, int64_t now_s);
   void failed(uint64_t id, uint32_t server, int64_t now_s);
   bool withdraw(uint64_t id);
@@ -154,6 +155,7 @@ class Engine::State {
   bool consider(Entry& entry, int64_t now_s, EnginePlan& plan);
   bool try_start(Entry& entry, uint32_t gpu_class, int64_t now_s, EnginePlan& plan);
   bool is_over(const Charge& charge) const;
+  std::optional<Lacking> beyond(const Ledger::Use& use, const Charge& charge) const;
   bool delays_a_promise(const Entry& entry, const Charge& charge, int64_t ends_by_s);
   Seeker seeker_for(const Entry& entry, int64_t now_s);
   void start(Entry& entry, const Charge& charge, std::vector<PlacedSlice> slices, int64_t now_s,

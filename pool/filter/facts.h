@@ -16,8 +16,10 @@ using Version = std::vector<uint32_t>;
 struct GpuFacts {
   std::string model;          // "NVIDIA H200"
   uint64_t memory_bytes = 0;  // as its driver reports it
-  Version compute_capability, driver, cuda;
-  std::string server;  // its proven name
+  Version compute_capability, driver, cuda, opencl;
+  std::string type = "gpu", vendor;     // of an OpenCL device also "cpu", "accelerator", "custom"
+  std::vector<std::string> extensions;  // of an OpenCL device
+  std::string server;                   // its proven name
   std::map<std::string, std::string> labels;
   std::vector<std::string> transports;  // "tcp", "shm", "rdma"
   uint32_t index = 0;                   // on its server

@@ -27,6 +27,10 @@ enum class Field : uint8_t {
   kCompute,
   kDriver,
   kCuda,
+  kType,
+  kVendor,
+  kOpencl,
+  kExtension,
   kIndex,
   kTenants,
   kUser,
@@ -52,6 +56,10 @@ constexpr FieldName kFields[] = {
     {"server", Field::kServer, Kind::kText, Filter::Subject::kGpu},
     {"label.NAME", Field::kLabel, Kind::kText, Filter::Subject::kGpu},
     {"transport", Field::kTransport, Kind::kText, Filter::Subject::kGpu},
+    {"type", Field::kType, Kind::kText, Filter::Subject::kGpu},
+    {"vendor", Field::kVendor, Kind::kText, Filter::Subject::kGpu},
+    {"opencl", Field::kOpencl, Kind::kVersion, Filter::Subject::kGpu},
+    {"extension", Field::kExtension, Kind::kText, Filter::Subject::kGpu},
     {"index", Field::kIndex, Kind::kNumber, Filter::Subject::kGpu},
     {"tenants", Field::kTenants, Kind::kNumber, Filter::Subject::kGpu},
     {"user", Field::kUser, Kind::kText, Filter::Subject::kUser},
@@ -186,6 +194,14 @@ class FilterTree {
         return version_is(node, gpu.driver);
       case Field::kCuda:
         return version_is(node, gpu.cuda);
+      case Field::kType:
+        return text_is(node, gpu.type);
+      case Field::kVendor:
+        return !gpu.vendor.empty() && text_is(node, gpu.vendor);
+      case Field::kOpencl:
+        return version_is(node, gpu.opencl);
+      case Field::kExtension:
+        return !gpu.extensions.empty() && any_is(node, gpu.extensions);
       case Field::kIndex:
         return number_is(node, gpu.index);
       case Field::kTenants:

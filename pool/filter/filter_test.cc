@@ -43,6 +43,19 @@ TEST(Filter, AnEmptyOneMatchesEverything) {
   EXPECT_TRUE(Filter().matches(h200()));
 }
 
+TEST(Filter, ComparesWhatOpenclDevicesSay) {
+  GpuFacts fpga;
+  fpga.type = "accelerator";
+  fpga.vendor = "Tendril tests";
+  fpga.opencl = version_of("1.2");
+  fpga.extensions = {"cl_khr_icd", "cl_khr_fp64"};
+  EXPECT_TRUE(holds("type = accelerator and vendor ~ tendril and opencl >= 1.2", fpga));
+  EXPECT_TRUE(holds("extension = cl_khr_fp64 and not extension ~ fp16", fpga));
+  EXPECT_FALSE(holds("type = gpu or opencl >= 2", fpga));
+  EXPECT_TRUE(holds("type = gpu"));
+  EXPECT_FALSE(holds("vendor != nobody or extension != none or opencl < 9"));
+}
+
 TEST(Filter, ComparesTexts) {
   EXPECT_TRUE(holds("model~\"H200\" and memory>=40G"));
   EXPECT_TRUE(holds("model ~ h200"));

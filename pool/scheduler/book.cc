@@ -50,6 +50,11 @@ bool take_use(Part* part, const wire::BookEntry& entry, uint64_t now_ns) {
   part->paused = entry.paused;
   part->parked = entry.standing == wire::Standing::kParked;
   part->stays_bytes = entry.stays_bytes;
+  const bool wants = part->parked && entry.wants_wake;
+  if (wants && !part->wants_wake) part->wants_since_ns = now_ns;
+  part->wants_wake = wants;
+  part->was_told_to_wait = part->was_told_to_wait && wants;
+  part->may_wake = part->may_wake && part->parked;
   part->standing = entry.standing;
   const bool attached = entry.was_attached && !part->was_attached;
   part->was_attached = part->was_attached || entry.was_attached;
@@ -76,8 +81,8 @@ std::vector<PlacedSlice> Scheduler::State::placed(const Job& job) const {
       const uint32_t gpu = position_of(*server, slice.gpu_index);
       if (gpu >= server->record.facts.gpus.size()) continue;
       slices.push_back({part.server, gpu, std::max(slice.share_millionths, job.grown_millionths),
-                        slice.memory_bytes});
-      if (!part.parked) continue;
+                        std::max(slice.memory_bytes, job.grown_memory_bytes)});
+      if (!part.parked || part.may_wake) continue;
       const uint64_t stays = i < part.stays_bytes.size() ? part.stays_bytes[i] : 0;
       slices.back().share_millionths = 0;
       slices.back().memory_bytes = std::min(stays, slice.memory_bytes);
@@ -207,15 +212,23 @@ void Scheduler::State::update_part(Member& server, Job& job, Part& part,
     grow_given(part, entry.age_ns);
     event(part.parked ? "wake" : "park", "lease " + std::to_string(job.id),
           "on server " + server.record.name);
+    part.asks.reset();
   }
+  const bool wanted = part.wants_wake;
   if (part.standing != entry.standing)
     part.standing_since_s = part.reported_ns == 0 ? kNever : now_.wall_s;
   const bool stirs = take_use(&part, entry, now_.monotonic_ns);
+  if (part.parked) asleep_.insert(job.id);
+  plan_dirty_ = plan_dirty_ || (part.wants_wake && !wanted);
   if (job.stage >= Stage::kGranted && part.phase == PartPhase::kClaimed)
     note_use(server, job, part, LeaseEnd::kLives);
   if (!entry.slices.empty() && (moved || !equal(entry.slices, part.slices))) {
     if (!moved) grow_given(part, entry.age_ns);
     part.slices = entry.slices;
+    if (std::all_of(part.slices.begin(), part.slices.end(), [&](const wire::SliceGrant& slice) {
+          return slice.memory_bytes >= job.grown_memory_bytes;
+        }))
+      job.grown_memory_bytes = 0;
     if (job.stage >= Stage::kGranted) save_grant(job);
     if (job.in_engine) {
       engine_.resize(job.id, placed(job));
@@ -304,6 +317,7 @@ void Scheduler::State::adopt(Member& server, const wire::BookEntry& entry) {
   part.slices = entry.slices;
   part.server_lease_id = entry.lease_id;
   take_use(&part, entry, now_.monotonic_ns);
+  if (part.parked) asleep_.insert(job->id);
   job->request.count += uint32_t(part.slices.size());
   job->parts.push_back(std::move(part));
   server.book[entry.lease_id] = job->id;
@@ -531,6 +545,8 @@ void Scheduler::State::take_result(Member& server, const wire::OrderResult& resu
       job->grown_millionths != 0) {
     stays_small(*job);
   }
+  if (order.kind == wire::OrderKind::kChange && order.memory_bytes != 0)
+    memory_changed(*job, result);
   if (job->acted_ns != 0 && is_told(*job)) {
     job->life.delay(int64_t(now_.monotonic_ns - job->acted_ns));
     job->acted_ns = 0;

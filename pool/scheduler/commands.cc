@@ -40,6 +40,12 @@ bool read_gpus(const std::string& text, uint64_t* millionths) {
   return true;
 }
 
+bool read_memory(const std::string& text, uint64_t* bytes) {
+  base::Result<uint64_t> size = config::parse_size(text);
+  if (size.ok()) *bytes = *size;
+  return size.ok();
+}
+
 // Also below zero.
 bool read_priority(const std::string& text, int32_t* priority) {
   const bool below = !text.empty() && text[0] == '-';
@@ -369,8 +375,55 @@ Job* Scheduler::State::named_job(uint64_t connection, const Asker& who,
   return &found->second;
 }
 
-// ID [share=GPUS] [policy=cap|lend] [priority=NUMBER]. A lease may get less; more would have to
-// wait its turn.
+// More memory is given at once if there is room and no limit forbids it.
+bool Scheduler::State::may_change_memory(Job& job, uint64_t memory_bytes, std::string* why) {
+  if (job.changer != 0) {
+    *why = "is being changed; try again in a moment";
+    return false;
+  }
+  if (is_asleep(job)) {
+    *why = "is parked; wake it first";
+    return false;
+  }
+  std::vector<PlacedSlice> slices = placed(job);
+  bool grows = false;
+  for (PlacedSlice& slice : slices) {
+    grows = grows || slice.memory_bytes < memory_bytes;
+    slice.memory_bytes = memory_bytes;
+  }
+  if (!grows || !job.in_engine) return true;
+  const auto beyond = engine_.beyond_limits({{job.id, slices}});
+  std::string beside;
+  if (beyond.empty() && engine_.grow(job.id, slices, seconds(), &beside)) {
+    job.grown_memory_bytes = memory_bytes;
+    return true;
+  }
+  *why = "cannot have " + config::format_size(memory_bytes) + " of each GPU now: " +
+         (beyond.empty() ? "there is no room beside " + beside : beyond.begin()->second);
+  return false;
+}
+
+// Its server has the last word: what its programs have, it does not take away.
+void Scheduler::State::memory_changed(Job& job, const wire::OrderResult& result) {
+  const uint64_t changer = job.changer;
+  job.changer = 0;
+  if (result.code != Code::kOk) {
+    job.grown_memory_bytes = 0;
+    if (job.in_engine && !placed(job).empty()) engine_.resize(job.id, placed(job));
+    plan_dirty_ = true;
+    if (changer != 0) refuse_command(changer, Status(result.code, base::printable(result.text)));
+    return;
+  }
+  for (const Part& part : job.parts)
+    if (!part.slices.empty()) job.request.slice.memory_bytes = part.slices[0].memory_bytes;
+  save_grant(job);
+  Json json;
+  json.whole("lease", int64_t(job.id));
+  if (changer != 0) answer_command(changer, std::move(json));
+}
+
+// ID [share=GPUS] [memory=SIZE] [policy=cap|lend] [priority=NUMBER]. A lease may get a smaller
+// share; a larger one would have to wait its turn.
 void Scheduler::State::do_change(uint64_t connection, const Asker& who,
                                  const wire::PoolCommand& command) {
   Job* const job = named_job(connection, who, command);
@@ -384,7 +437,7 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
                                            "; terms can be changed while it waits or runs");
   }
   wire::LeaseTerms terms = job->request.terms;
-  uint64_t share = 0;
+  uint64_t share = 0, memory = 0;
   for (size_t i = 1; i < command.arguments.size(); ++i) {
     const std::string& word = command.arguments[i];
     const std::string value = word.substr(std::min(word.size(), word.find('=') + 1));
@@ -395,9 +448,11 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
       terms.policy = wire::SharePolicy::kLend;
     } else if (word.rfind("priority=", 0) == 0 && read_priority(value, &terms.priority)) {
       continue;
+    } else if (word.rfind("memory=", 0) == 0 && read_memory(value, &memory)) {
+      continue;
     } else if (!is_share) {
       return refuse_command(connection, Status(Code::kInvalid,
-                                               "expected share=GPUS, policy=cap, "
+                                               "expected share=GPUS, memory=SIZE, policy=cap, "
                                                "policy=lend or priority=NUMBER, "
                                                "not " +
                                                    base::printable(word)));
@@ -420,15 +475,21 @@ void Scheduler::State::do_change(uint64_t connection, const Asker& who,
     return refused(Code::kRefused, "is of class " + job->user_class +
                                        ", which allows a priority up to " + std::to_string(most));
   }
-  if (waits && (share != 0 || terms.policy != job->request.terms.policy)) {
+  if (waits && (share != 0 || memory != 0 || terms.policy != job->request.terms.policy)) {
     return refused(Code::kUnavailable,
                    "waits: its priority can be changed; to ask for something else, leave the queue "
                    "and ask again");
   }
   if (waits) return change_waiting(connection, who, *job, terms.priority);
-  change_job(*job, uint32_t(share), terms);
+  std::string why;
+  if (memory != 0 && !may_change_memory(*job, memory, &why)) return refused(Code::kRefused, why);
+  change_job(*job, uint32_t(share), memory, terms);
   event("change", "lease " + std::to_string(job->id), "by " + base::printable(who.name));
   flush_ends();
+  if (memory != 0) {
+    job->changer = connection;  // memory_changed answers
+    return;
+  }
   Json json;
   json.whole("lease", int64_t(job->id));
   answer_command(connection, std::move(json), next_batch_ - 1);
@@ -446,7 +507,7 @@ void Scheduler::State::change_waiting(uint64_t connection, const Asker& who, Job
   answer_command(connection, std::move(json), batch);
 }
 
-void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
+void Scheduler::State::change_job(Job& job, uint32_t share_millionths, uint64_t memory_bytes,
                                   const wire::LeaseTerms& terms) {
   if (share_millionths != 0) job.request.slice.share_millionths = share_millionths;
   // What a limit took does not come back by a change.
@@ -458,6 +519,7 @@ void Scheduler::State::change_job(Job& job, uint32_t share_millionths,
   wire::Order told;
   told.kind = wire::OrderKind::kChange;
   told.share_millionths = share_millionths;
+  told.memory_bytes = memory_bytes;
   told.sets_terms = true;
   told.terms = terms;
   told.text = "its terms were changed";
@@ -476,6 +538,16 @@ void Scheduler::State::do_park(uint64_t connection, const Asker& who,
                                        ", so it has no memory to move"));
   }
   const bool parks = command.verb == "park";
+  std::string why;
+  if (!parks && is_asleep(*job)) {
+    // Who may wake anybody's lease may also let it pass a limit.
+    if (!let_wake(*job, &why) && !who.rules_all)
+      return refuse_command(connection, Status(Code::kRefused, "lease " + std::to_string(job->id) +
+                                                                   " cannot wake now: " + why));
+    for (Part& part : job->parts) part.may_wake = part.parked;
+    if (job->in_engine) engine_.resize(job->id, placed(*job));
+    plan_dirty_ = true;
+  }
   wire::Order told;
   told.kind = parks ? wire::OrderKind::kPark : wire::OrderKind::kWake;
   told.text = base::printable(who.name) + (parks ? " parked it" : " woke it");

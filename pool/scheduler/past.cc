@@ -116,17 +116,23 @@ void Scheduler::State::note_capacity(Member& server) {
 }
 
 // A lease that an earlier scheduler saw, and that neither its server nor a request knows any more:
-// its server was lost while nobody scheduled. It has a record, too, of what was heard of it.
+// its server was lost while nobody scheduled. It has a record, too, of what was heard of it. And a
+// request that waits no longer, whose last row an earlier scheduler did not write any more.
 void Scheduler::State::end_orphans() {
   if (!planning_ || history_ns_ < orphans_due_ns_) return;
   orphans_due_ns_ = history_ns_ + kMinuteNs;
   for (const HistoryRow& row : history_.unheard_since(history_ns_ - kOrphanNs)) {
     const HistoryWho& who = row.who;
+    const auto job = jobs_.find(who.lease);
+    if (who.server.empty()) {
+      if (job == jobs_.end() || job->second.stage >= Stage::kGranted)
+        history_.heard(who, row.sums, {}, row.to_ns, row.to_ns, LeaseEnd::kTold);
+      continue;
+    }
     const Member* const server = find_member(who.server);
     if (server != nullptr && (!speaks(*server) || server->silent)) continue;
     if (server != nullptr && server->boot == who.boot && server->book.count(who.server_lease) != 0)
       continue;
-    const auto job = jobs_.find(who.lease);
     if (job != jobs_.end() && job->second.on_servers()) continue;
     UsedRecord record;
     record.sums =

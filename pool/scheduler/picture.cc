@@ -45,6 +45,7 @@ void Scheduler::State::picture_server(const Member& server, view::PictureServer*
     view::PictureGpu shown;
     shown.index = gpu.index;
     shown.model = gpu.name;
+    shown.type = gpu.type;
     const auto gpu_class =
         i < server.facts.size() ? class_of(effective_, server.facts[i]) : std::optional<uint32_t>();
     if (gpu_class) shown.gpu_class = class_name(*gpu_class);

@@ -118,6 +118,7 @@ void Scheduler::State::plan() {
     return;
   }
   plan_dirty_ = false;
+  wake_sleepers();
   grow_again();
   EnginePlan plan = engine_.plan(seconds());
   for (const EngineStart& start : plan.starts) {
@@ -133,6 +134,7 @@ void Scheduler::State::plan() {
     place_parts(job, start);
     hold(job);
   }
+  tell_sleepers();
   for (EngineReclaim& reclaim : plan.reclaims) {
     auto found = jobs_.find(reclaim.id);
     if (found == jobs_.end()) continue;

@@ -178,6 +178,124 @@ TEST_F(WithPolicy, ALeaseIsParkedAndWokenByHand) {
   EXPECT_FALSE(has(world.command("park", {"4711"}), "\"lease\""));
 }
 
+// "ann" may have one GPU. While her lease is parked, she gets another one.
+class WithALimit : public WithPolicy {
+ protected:
+  void SetUp() override {
+    WithPolicy::SetUp();
+    std::string policy = kPolicy;
+    const std::string grace = "idle_grace = \"5m\"";
+    policy.replace(policy.find(grace), grace.size(), grace + "\nmax_per_user = { gpus = 1 }");
+    const std::string answer = world.command("apply", {}, policy.c_str());
+    ASSERT_TRUE(has(answer, "\"policy_revision\":2")) << answer;
+  }
+  uint64_t start_and_park(double share) {
+    const uint64_t client = world.start("ann", 1, share);
+    entry(client).standing = wire::Standing::kParked;
+    entry(client).stays_bytes = {0};
+    world.pass(3);
+    return client;
+  }
+  std::string number(uint64_t client) {
+    return std::to_string(world.answer(client)->reply.lease_id);
+  }
+};
+
+TEST_F(WithALimit, AParkedLeaseWakesWithoutAskingWhileItsUserHasRoom) {
+  const uint64_t first = start_and_park(0.6);
+  ASSERT_EQ(told(wire::OrderKind::kMayWake).size(), 1u);
+  EXPECT_TRUE(told(wire::OrderKind::kAskToWake).empty());
+  world.start("ann", 1, 0.3);
+  world.pass(3);
+  EXPECT_TRUE(told(wire::OrderKind::kAskToWake).empty()) << "0.9 of 1";
+  // With this one it would be 1.2: from now on it asks.
+  world.ask("ann", 1, 0.3);
+  world.settle();
+  ASSERT_EQ(told(wire::OrderKind::kAskToWake).size(), 1u) << "before that one has started";
+  EXPECT_EQ(told(wire::OrderKind::kAskToWake)[0].lease_id, entry(first).lease_id);
+  // The next scheduler tells it again.
+  world.begin(2);
+  world.pass(5);
+  EXPECT_EQ(told(wire::OrderKind::kAskToWake).size(), 2u);
+}
+
+TEST_F(WithALimit, AParkedLeaseThatWakesWaitsForTheLimitOfItsUser) {
+  const uint64_t first = start_and_park(0.8);
+  const uint64_t second = world.start("ann", 1, 0.7);
+  ASSERT_TRUE(world.answer(second)->status.ok());
+  world.pass(3);
+  entry(first).wants_wake = true;
+  world.pass(30);
+  EXPECT_EQ(entry(first).standing, wire::Standing::kParked);
+  const std::vector<wire::Order> notices = told(wire::OrderKind::kNotice);
+  ASSERT_EQ(notices.size(), 1u) << "once";
+  EXPECT_EQ(notices[0].text,
+            "it stays parked until a limit allows it to go on (UserLimit: ann has 0.7 of at most "
+            "1.0 GPUs in class interactive)");
+  // Its owner cannot order it either.
+  const std::string by_owner = [&] {
+    const uint64_t connection = world.next_connection++;
+    world.scheduler->command(connection, TestWorld::who("ann"), {"wake", {number(first)}, ""},
+                             world.now);
+    world.settle();
+    return world.commanded.at(connection).status.message();
+  }();
+  EXPECT_TRUE(has(by_owner, "cannot wake now: UserLimit: ann has 0.7 of at most 1.0")) << by_owner;
+  server->end(world.answer(second)->reply.parts[0].lease_id, "done");
+  world.pass(2);
+  EXPECT_EQ(entry(first).standing, wire::Standing::kReturning);
+  // It counts again: the next one waits.
+  const uint64_t third = world.ask("ann", 1, 0.7);
+  world.pass(3);
+  EXPECT_EQ(world.answer(third), nullptr);
+}
+
+// What it was let have is its own from that moment on, not from when its server says so.
+TEST_F(WithALimit, WhoWasLetWakeCountsAtOnce) {
+  const uint64_t first = start_and_park(0.8), second = start_and_park(0.8);
+  world.pass(3);
+  entry(first).wants_wake = entry(second).wants_wake = true;
+  world.pass(10);
+  const bool one = entry(first).standing == wire::Standing::kReturning;
+  const bool other = entry(second).standing == wire::Standing::kReturning;
+  EXPECT_NE(one, other);
+  // An administrator may let the other one pass the limit.
+  const uint64_t left = one ? second : first;
+  EXPECT_TRUE(has(world.command("wake", {number(left)}), "\"lease\""));
+  world.pass(3);
+  EXPECT_EQ(told(wire::OrderKind::kWake).size(), 1u);
+}
+
+TEST_F(WithALimit, MemoryOfALeaseGrowsWithinLimitsAndRoom) {
+  const uint64_t usable = server->facts.gpus[0].memory_usable_bytes;
+  ASSERT_NE(usable, 0u);
+  const uint64_t first = world.start("ann", 1, 0.2), second = world.start("ann", 1, 0.2);
+  const auto change = [&](double part) {
+    const auto bytes = uint64_t(double(usable) * part) >> 20;
+    return world.command("change", {number(first), "memory=" + std::to_string(bytes) + "M"});
+  };
+  EXPECT_EQ(change(0.5), "{\"lease\":" + number(first) + "}");
+  EXPECT_NEAR(double(entry(first).slices[0].memory_bytes), double(usable) / 2, double(usable) / 50);
+  // With this it would count as 0.9, beside 0.2.
+  const std::string refused = change(0.9);
+  EXPECT_TRUE(has(refused, "cannot have ")) << refused;
+  EXPECT_TRUE(has(refused, "UserLimit: ann has ")) << refused;
+  EXPECT_TRUE(has(refused, "of at most 1.0 GPUs in class interactive")) << refused;
+  EXPECT_TRUE(has(world.command("change", {number(first), "memory=lots"}), "lots"));
+  // A server that cannot take it away says so to who asked.
+  server->refuses_changes = true;
+  EXPECT_EQ(change(0.1), "others have it");
+  server->refuses_changes = false;
+  server->end(world.answer(second)->reply.parts[0].lease_id, "done");
+  world.pass(3);
+  EXPECT_EQ(change(0.9), "{\"lease\":" + number(first) + "}");
+  EXPECT_NEAR(double(entry(first).slices[0].memory_bytes), 0.9 * double(usable),
+              double(usable) / 50);
+  entry(first).standing = wire::Standing::kParked;
+  world.pass(3);
+  EXPECT_TRUE(has(change(0.5), "is parked; wake it first"));
+}
+
 TEST_F(WithPolicy, AnIdleLeaseIsWarnedAndEnded) {
   const uint64_t client = world.start("ann", 1, 1);
   const uint64_t lease = world.answer(client)->reply.parts[0].lease_id;

@@ -280,6 +280,9 @@ void Scheduler::State::finish_if_over(Job& job) {
   if (job.lease_id != 0) job_by_lease_.erase(job.lease_id);
   const std::string& key = job.request.wish.request_key;
   if (!key.empty()) job_by_key_.erase(job.who.id + '\n' + key);
+  if (job.changer != 0) {
+    refuse_command(job.changer, base::Status(base::Code::kClosed, "the lease ended meanwhile"));
+  }
   awaiting_.erase(job.id);
   growing_.erase(job.id);
   jobs_.erase(job.id);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pool/accounting/history.h"
 #include "pool/accounting/used_record.h"
 #include "pool/scheduler/test_world.h"
 
@@ -513,6 +514,36 @@ TEST(Scheduler, AStoreThatIsAwayStopsGrantsAndIsTold) {
   world.pass(20);
   ASSERT_NE(world.answer(client), nullptr);
   EXPECT_TRUE(world.answer(client)->status.ok());
+}
+
+// The history's marks of requests that wait.
+size_t waiting_marks(const TestWorld& world) {
+  size_t rows = 0;
+  for (const auto& [key, value] : world.store) {
+    HistoryChunk chunk;
+    if (key.rfind(keys::kHistoryMarks, 0) != 0) continue;
+    EXPECT_TRUE(unpack_chunk(value, &chunk));
+    for (const HistoryRow& row : chunk.rows) rows += row.who.server_lease == 0 && !row.last;
+  }
+  return rows;
+}
+
+// The scheduler died after it had taken the request out of the store, and before its last row.
+TEST(Scheduler, ARequestWhoseLastRowIsMissingEndsInTheHistory) {
+  TestWorld world;
+  world.add("gpu1", 1);
+  world.settle();
+  world.start("ann", 1, 1);
+  const uint64_t waits = world.ask("bob", 1, 1);
+  world.pass(90);
+  EXPECT_EQ(waiting_marks(world), 1u);
+  world.scheduler->left(waits, true, world.now);
+  world.settle();
+  world.begin(2);
+  world.pass(120);
+  EXPECT_EQ(waiting_marks(world), 1u);
+  world.pass(360);
+  EXPECT_EQ(waiting_marks(world), 0u);
 }
 
 TEST(Scheduler, AdoptsWhatAServerGrantedByItself) {

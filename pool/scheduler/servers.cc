@@ -3,6 +3,7 @@
 // report is answered at once if there are orders, else after kReportEveryMs, or sooner while
 // somebody waits.
 #include <algorithm>
+#include <sstream>
 
 #include "base/text.h"
 #include "pool/scheduler/state.h"
@@ -61,6 +62,11 @@ std::vector<GpuFacts> gpu_facts_of(const ServerRecord& record) {
     if (gpu.compute_capability != 0) {
       facts.compute_capability = {gpu.compute_capability / 10, gpu.compute_capability % 10};
     }
+    if (!gpu.type.empty()) facts.type = gpu.type;
+    facts.vendor = gpu.vendor;
+    facts.opencl = version_of(gpu.opencl_version);
+    std::istringstream words(gpu.extensions);
+    for (std::string word; words >> word;) facts.extensions.push_back(word);
     facts.driver = version_of(record.facts.driver);
     facts.cuda = cuda_version(record.facts.driver_version);
     facts.server = record.name;
@@ -229,7 +235,7 @@ void Scheduler::State::reported(uint64_t connection, const std::string& proven_n
 uint32_t Scheduler::State::report_every_ms() const {
   constexpr size_t kServersPerMs = 2;  // at most two thousand reports a second
   const uint32_t most = std::min(options.report_ms, uint32_t(wire::kReportEveryMs));
-  if (engine_.waiting_count() == 0) return most;
+  if (engine_.waiting_count() == 0 && askers_ == 0) return most;
   return std::min(most, std::max(options.hurried_ms, uint32_t(members_.size() / kServersPerMs)));
 }
 

@@ -2,14 +2,15 @@
 // Inside of the scheduler: what it knows of servers, requests and leases, and the steps between.
 // Only the files of this folder include it. One file for each concern: servers.cc (reports,
 // orders), book.cc (entries and results), requests.cc (from the request to the grant), planning.cc
-// (policy, engine, news), running.cc (limits, ends, accounting), past.cc (the history),
-// recovery.cc, commands.cc, describe.cc, figures.cc, picture.cc.
+// (policy, engine, news), running.cc (limits, ends, accounting), waking.cc (parked leases), past.cc
+// (the history), recovery.cc, commands.cc, describe.cc, figures.cc, picture.cc.
 #pragma once
 
 #include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -72,7 +73,12 @@ struct Part {
   int64_t ended_s = 0;  // wall, of one that its server ended before it started again; 0: now
   uint32_t processes = 0;
   bool was_attached = false, paused = false, waits_for_turn = false;
-  bool parked = false;                // it holds no share, and of its memory only
+  bool parked = false;      // it holds no share, and of its memory only
+  bool wants_wake = false;  // it is parked, and asks whether it may hold everything again
+  uint64_t wants_since_ns = 0;
+  bool may_wake = false;              // it was let, and counts as if it held everything
+  bool was_told_to_wait = false;      // its holder knows why it was not
+  std::optional<bool> asks;           // its server was told that it is to ask, or need not
   std::vector<uint64_t> stays_bytes;  // these, by slice
   wire::Standing standing = wire::Standing::kGranted;
   int64_t standing_since_s = kNever;  // wall; kNever: this scheduler did not see it begin
@@ -136,6 +142,8 @@ struct Job {
   // The engine counts each of its slices as at least this, because its servers were ordered to make
   // them so large again.
   uint32_t grown_millionths = 0;
+  // The same of its memory, for a change; and who waits to hear whether its server takes it.
+  uint64_t grown_memory_bytes = 0, changer = 0;
   uint64_t grows_from_ns = 0;  // a server refused to, so not before this time
   uint64_t life_due_ns = kNotAgain;
   bool reclaim = false;
@@ -381,6 +389,15 @@ class Scheduler::State {
   uint32_t granted_share(const Job& job) const;
   void grow(Job& job, wire::Order told);
   void grow_again();
+  // waking.cc
+  std::vector<std::pair<uint64_t, Job*>> sleepers();
+  void wake_sleepers();
+  void tell_sleepers();
+  bool is_asleep(const Job& job) const;
+  std::vector<PlacedSlice> awake(const Job& job) const;
+  bool let_wake(Job& job, std::string* why);
+  void tell_to_wait(Job& job, const std::string& why);
+  void tell_whether_to_ask(Job& job, bool asks);
   void stays_small(Job& job);
   void tell_parts(Job& job, wire::Order order);
   void end_job(Job& job, const std::string& why);
@@ -413,7 +430,10 @@ class Scheduler::State {
   void do_dry_run(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_forget(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_change(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
-  void change_job(Job& job, uint32_t share_millionths, const wire::LeaseTerms& terms);
+  void change_job(Job& job, uint32_t share_millionths, uint64_t memory_bytes,
+                  const wire::LeaseTerms& terms);
+  void memory_changed(Job& job, const wire::OrderResult& result);
+  bool may_change_memory(Job& job, uint64_t memory_bytes, std::string* why);
   Job* named_job(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_release(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
   void do_park(uint64_t connection, const Asker& who, const wire::PoolCommand& command);
@@ -506,6 +526,8 @@ class Scheduler::State {
   std::set<uint64_t> parked_;             // jobs that wait outside the engine
   bool store_was_slow_ = false;           // when the history was last looked at
   std::set<uint64_t> hurried_;            // jobs that do not wait
+  std::set<uint64_t> asleep_;             // leases that may be parked
+  size_t askers_ = 0;                     // of them that are to ask before they wake
   std::set<uint64_t> growing_;            // shrunk leases that are to grow when there is room
   uint64_t usage_saved_ns_ = 0;
   std::string usage_bytes_;  // as last written

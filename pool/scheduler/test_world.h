@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "pool/accounting/history.h"
 #include "pool/scheduler/scheduler.h"
 
 namespace tendril::pool {
@@ -114,13 +115,18 @@ class TestServer {
     } else if (order.kind == wire::OrderKind::kPark && entry != nullptr) {
       entry->standing = wire::Standing::kParked;
       entry->stays_bytes.assign(entry->slices.size(), 0);
+    } else if (order.kind == wire::OrderKind::kMayWake && entry != nullptr && entry->wants_wake) {
+      entry->standing = wire::Standing::kReturning;
+      entry->wants_wake = false;
     } else if (order.kind == wire::OrderKind::kChange && entry != nullptr &&
-               order.share_millionths != 0 && refuses_changes) {
+               (order.share_millionths != 0 || order.memory_bytes != 0) && refuses_changes) {
       result.code = base::Code::kRefused;
       result.text = "others have it";
-    } else if (order.kind == wire::OrderKind::kChange && entry != nullptr &&
-               order.share_millionths != 0) {
-      for (wire::SliceGrant& slice : entry->slices) slice.share_millionths = order.share_millionths;
+    } else if (order.kind == wire::OrderKind::kChange && entry != nullptr) {
+      for (wire::SliceGrant& slice : entry->slices) {
+        if (order.share_millionths != 0) slice.share_millionths = order.share_millionths;
+        if (order.memory_bytes != 0) slice.memory_bytes = order.memory_bytes;
+      }
     }
     results.push_back(result);
   }
@@ -189,7 +195,9 @@ class TestWorld {
     scheduler = std::make_unique<Scheduler>(std::move(options));
     std::vector<std::pair<std::string, std::string>> records;
     for (const auto& [key, value] : store) {
-      if (key.compare(0, 5, Scheduler::kStorePrefix) == 0) records.emplace_back(key, value);
+      const bool is_pools = key.compare(0, 5, Scheduler::kStorePrefix) == 0;
+      const bool is_historys = key.rfind(keys::kHistory, 0) == 0;
+      if (is_pools || is_historys) records.emplace_back(key, value);
     }
     unwritten.clear();
     server_of.clear();

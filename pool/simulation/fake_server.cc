@@ -332,8 +332,8 @@ Status FakeServer::perform_on(const wire::Order& order, uint64_t term, FakeLease
       end(id, order.text);
       return Status();
     case wire::OrderKind::kChange: {
-      if (order.share_millionths == 0) return Status();
-      auto slices = book_->change(id, order.share_millionths, 0);
+      if (order.share_millionths == 0 && order.memory_bytes == 0) return Status();
+      auto slices = book_->change(id, order.share_millionths, order.memory_bytes);
       if (!slices.ok()) return slices.status();
       lease->entry.slices = slices.take();
       holds_->changed(lease->entry.pool_lease_id, lease->entry.slices);
@@ -358,6 +358,15 @@ Status FakeServer::perform_on(const wire::Order& order, uint64_t term, FakeLease
       if (lease->entry.standing == standing) return Status();
       lease->entry.standing = standing;
       lease->entry.stays_bytes.assign(lease->entry.slices.size(), 0);
+      changed(id);
+      return Status();
+    }
+    case wire::OrderKind::kAskToWake:
+      return Status();
+    case wire::OrderKind::kMayWake: {
+      if (!lease->entry.wants_wake) return Status();
+      lease->entry.wants_wake = false;
+      lease->entry.standing = wire::Standing::kGranted;
       changed(id);
       return Status();
     }
