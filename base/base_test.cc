@@ -202,5 +202,21 @@ TEST(CallNames, AreWordsWithoutComments) {
   EXPECT_EQ(names.size(), kCallNamesMax);
 }
 
+TEST(Text, Base64) {
+  std::string bytes;
+  for (const auto& [plain, coded] : {std::pair<std::string, std::string>{"", ""},
+                                     {"f", "Zg=="},
+                                     {"fo", "Zm8="},
+                                     {"foo", "Zm9v"},
+                                     {"foob", "Zm9vYg=="},
+                                     {std::string("\xff\x00\xfe", 3), "/wD+"}}) {
+    EXPECT_EQ(base64(plain), coded);
+    EXPECT_TRUE(read_base64(coded, &bytes));
+    EXPECT_EQ(bytes, plain);
+  }
+  for (const char* bad : {"Z", "Zg", "Zg=", "Z===", "====", "Zg==Zg==", "Zm9v\n", "Zm-_"})
+    EXPECT_FALSE(read_base64(bad, &bytes)) << bad;
+}
+
 }  // namespace
 }  // namespace tendril::base

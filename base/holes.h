@@ -70,6 +70,12 @@ class Holes {
     holes_ = std::move(left);
   }
 
+  // visit(start, bytes) for each hole.
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [start, hole] : holes_) visit(start, hole.bytes);
+  }
+
   uint64_t largest() const {
     uint64_t bytes = 0;
     for (const auto& [at, hole] : holes_) bytes = std::max(bytes, hole.bytes);

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,18 @@
 #include "base/fd.h"
 
 namespace tendril::base {
+namespace {
+
+constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int digit_of(char letter) {
+  if (letter >= 'A' && letter <= 'Z') return letter - 'A';
+  if (letter >= 'a' && letter <= 'z') return letter - 'a' + 26;
+  if (letter >= '0' && letter <= '9') return letter - '0' + 52;
+  return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+}
+
+}  // namespace
 
 std::string format(const char* pattern, ...) {
   va_list arguments, again;
@@ -113,6 +126,37 @@ std::string hex(const void* data, size_t bytes) {
     text.push_back(digits[at[i] & 15]);
   }
   return text;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    for (size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+bool read_base64(std::string_view text, std::string* bytes) {
+  bytes->clear();
+  if (text.size() % 4 != 0) return false;
+  bytes->reserve(text.size() / 4 * 3);
+  for (size_t i = 0; i < text.size(); i += 4) {
+    const bool is_last = i + 4 == text.size();
+    const size_t padding = !is_last || text[i + 3] != '=' ? 0 : text[i + 2] == '=' ? 2 : 1;
+    uint32_t group = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      const int digit = k >= 4 - padding ? 0 : digit_of(text[i + k]);
+      if (digit < 0) return false;
+      group = group << 6 | uint32_t(digit);
+    }
+    for (size_t k = 0; k < 3 - padding; ++k) bytes->push_back(char(group >> (16 - 8 * k) & 255));
+  }
+  return true;
 }
 
 }  // namespace tendril::base

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tendril::base {
 
@@ -27,5 +28,8 @@ size_t character_bytes(const std::string& text, size_t at);
 std::string printable(const std::string& text, size_t max = 200);
 // Lower-case hexadecimal.
 std::string hex(const void* data, size_t bytes);
+std::string base64(std::string_view bytes);
+// False: this is not base64 with its padding.
+bool read_base64(std::string_view text, std::string* bytes);
 
 }  // namespace tendril::base

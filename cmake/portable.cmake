@@ -49,6 +49,7 @@ endmacro()
 # they need no C++ runtime.
 function(tendril_finish_client_targets)
   add_custom_target(tendril_client ALL)
+  add_dependencies(tendril_client tendril_client_smi)
   foreach(target IN LISTS TENDRIL_CLIENT_TARGETS)
     if(NOT TARGET ${target})
       continue()
@@ -62,6 +63,10 @@ function(tendril_finish_client_targets)
     elseif(target STREQUAL tendril_client_opencl)
       # Loaders look for files that name drivers in a folder.
       file(WRITE ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/opencl/tendril.icd "libtendril-opencl.so\n")
+      # In containers LD_LIBRARY_PATH is the image's, so this file says where `tendril env --docker`
+      # and CDI mount the library.
+      file(WRITE ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/opencl/container/tendril.icd
+        "/opt/tendril/lib/tendril/opencl/libtendril-opencl.so\n")
       set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
         ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/opencl)
     else()
@@ -168,7 +173,8 @@ function(tendril_add_portable_build)
     EXCLUDE_FROM_ALL ON)
   tendril_portable_target(tendril_client lib/client/libcuda.so.1 lib/client/libnvidia-ml.so.1
                           lib/client/nccl/libnccl.so.2
-                          lib/client/opencl/libtendril-opencl.so)
+                          lib/client/opencl/libtendril-opencl.so
+                          lib/client/bin/nvidia-smi)
   tendril_portable_target(tendril bin/tendril)
   tendril_portable_target(tendril_bench bin/tendril-bench)
 endfunction()

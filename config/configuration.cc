@@ -19,30 +19,15 @@ Status from_variable(const char* name, const Status& status) {
   return Status(status.code(), std::string(name) + ": " + status.message());
 }
 
-Status read_leases(const std::string& text, Configuration* configuration) {
-  for (const std::string& part : split(text, ',')) {
-    // The endpoint may hold '=' (a socket's path); lease id and secret cannot.
-    const size_t equals = part.rfind('=');
-    const size_t colon = equals == std::string::npos ? equals : part.find(':', equals);
-    Server server;
-    bool good = colon != std::string::npos && equals > 0;
-    good = good && read_number(part.substr(equals + 1, colon - equals - 1), &server.lease_id);
-    good = good && server.lease_id != 0 && read_hex(part.substr(colon + 1), &server.lease_secret);
-    if (!good) {  // does not quote the text, because it holds a secret
-      return Status(Code::kInvalid,
-                    "TENDRIL_LEASES: part " + std::to_string(configuration->servers.size() + 1) +
-                        " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
-    }
-    server.endpoint = part.substr(0, equals);
-    configuration->servers.push_back(std::move(server));
-  }
-  configuration->source = "TENDRIL_LEASES";
-  return {};
-}
-
 Status read_servers(Configuration* configuration) {
-  const Status leases = read_leases(variable("TENDRIL_LEASES"), configuration);
-  if (!leases.ok() || !configuration->servers.empty()) return leases;
+  base::Result<std::vector<Server>> leases =
+      read_leases({"TENDRIL_LEASES", variable("TENDRIL_LEASES")});
+  if (!leases.ok()) return leases.status();
+  if (!leases->empty()) {
+    configuration->servers = leases.take();
+    configuration->source = "TENDRIL_LEASES";
+    return {};
+  }
   base::Result<ServerList> found = find_servers();
   if (!found.ok()) return found.status();
   static_cast<ServerList&>(*configuration) = found.take();
@@ -88,13 +73,6 @@ Status read_pool(Configuration* configuration) {
   return {};
 }
 
-// The kinds are not checked here. The registry knows them where the client attaches
-// (transport/registry.h).
-void read_transport(Configuration* configuration) {
-  configuration->transport = trimmed(variable("TENDRIL_TRANSPORT"));
-  if (configuration->transport == "auto") configuration->transport.clear();
-}
-
 Status read_encrypt(Configuration* configuration) {
   const std::string encrypt = trimmed(variable("TENDRIL_ENCRYPT"));
   configuration->insists_on_sealing = encrypt == "always";
@@ -128,6 +106,11 @@ Status read_link(Configuration* configuration) {
 
 }  // namespace
 
+std::string wanted_transport() {
+  const std::string kind = trimmed(variable("TENDRIL_TRANSPORT"));
+  return kind == "auto" ? std::string() : kind;
+}
+
 base::Result<wire::SliceSpec> read_slice(const Named& share, const Named& memory) {
   wire::SliceSpec slice;  // a whole GPU
   const std::string share_text = trimmed(share.text), memory_text = trimmed(memory.text);
@@ -145,18 +128,53 @@ base::Result<wire::SliceSpec> read_slice(const Named& share, const Named& memory
   return slice;
 }
 
+base::Result<std::vector<Server>> read_leases(const Named& leases) {
+  std::vector<Server> servers;
+  for (const std::string& part : split(leases.text, ',')) {
+    // The endpoint may hold '=' (a socket's path); lease id and secret cannot.
+    const size_t equals = part.rfind('=');
+    const size_t colon = equals == std::string::npos ? equals : part.find(':', equals);
+    Server server;
+    bool good = colon != std::string::npos && equals > 0;
+    good = good && read_number(part.substr(equals + 1, colon - equals - 1), &server.lease_id);
+    good = good && server.lease_id != 0 && read_hex(part.substr(colon + 1), &server.lease_secret);
+    if (!good) {
+      return Status(Code::kInvalid,
+                    std::string(leases.name) + ": part " + std::to_string(servers.size() + 1) +
+                        " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
+    }
+    server.endpoint = part.substr(0, equals);
+    servers.push_back(std::move(server));
+  }
+  return servers;
+}
+
+base::Result<uint32_t> read_outage(const Named& outage) {
+  const std::string text = trimmed(outage.text);
+  if (text.empty()) return wire::kOutageMs;
+  if (text == "off") return 0u;
+  base::Result<uint64_t> seconds = parse_duration(text);
+  if (!seconds.ok()) return from_variable(outage.name, seconds.status());
+  if (*seconds > wire::kOutageMsMax / 1000)
+    return unexpected(outage.name, text, "at most 24h, or off");
+  return static_cast<uint32_t>(*seconds * 1000);
+}
+
 base::Result<Configuration> load_configuration() {
   Configuration configuration;
   Status status = read_servers(&configuration);
   if (status.ok()) status = read_slices(&configuration);
   if (status.ok()) status = read_terms(&configuration);
   if (status.ok()) status = read_pool(&configuration);
-  read_transport(&configuration);
+  configuration.transport = wanted_transport();
   if (status.ok()) status = read_encrypt(&configuration);
   if (status.ok()) status = read_switch("TENDRIL_PASSAGES", &configuration.uses_passages);
   if (status.ok()) status = read_switch("TENDRIL_WINDOWS", &configuration.uses_windows);
   if (status.ok()) status = read_link(&configuration);
   if (!status.ok()) return status;
+  base::Result<uint32_t> outage = read_outage({"TENDRIL_OUTAGE", variable("TENDRIL_OUTAGE")});
+  if (!outage.ok()) return outage.status();
+  configuration.outage_ms = *outage;
   base::Result<std::string> token = load_token("", TokenUse::kClient);
   if (!token.ok()) return token.status();
   configuration.token = token.take();

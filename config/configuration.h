@@ -16,11 +16,13 @@
 //   TENDRIL_FILTER and what else is asked of a pool: see config/pool_settings.h
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
 //   TENDRIL_ENCRYPT     auto (default): the server decides. always: no data in clear over a network
-//   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
+//   TENDRIL_TRANSPORT   auto (default), or kinds of transport with commas: tcp, shm, rdma
 //   TENDRIL_PASSAGES    auto (default): copies go from server to server where the servers can. off:
 //                       all go through this machine
 //   TENDRIL_WINDOWS     auto (default): parts of GPUs on several servers have their turns together.
 //                       off: each server gives turns by itself
+//   TENDRIL_OUTAGE      how long a cut of the network may last before the program loses its GPUs:
+//                       30s (default); off: any cut ends it. The server may allow less
 //   TENDRIL_LINK        "<us>:<MB/s>": behave as if the servers were that far away, each way; 0 is
 //                       no limit; for tests and planning
 #pragma once
@@ -52,6 +54,7 @@ struct Configuration : ServerList {  // in device order; a server appears once p
   bool uses_passages = true;
   bool uses_windows = true;
   std::string transport;  // a kind; empty: the nearest
+  uint32_t outage_ms = wire::kOutageMs;
   uint32_t link_delay_us = 0;
   uint32_t link_megabytes_per_s = 0;
 
@@ -66,6 +69,17 @@ struct Named {
 // A slice as the environment and the command line write it. If neither is given: a whole GPU. With
 // memory alone the server derives the share.
 base::Result<wire::SliceSpec> read_slice(const Named& share, const Named& memory);
+
+// "<endpoint>=<lease id>:<secret in hex>,...", each a server with a lease. Empty: none. The error
+// does not quote the text, because it holds secrets.
+base::Result<std::vector<Server>> read_leases(const Named& leases);
+
+// How long a cut may last, in milliseconds. Empty: 30 s. "off" or 0: no cut is outlasted.
+base::Result<uint32_t> read_outage(const Named& outage);
+
+// TENDRIL_TRANSPORT: a kind; empty: the nearest. Kinds are not checked here. The registry knows
+// them where the client attaches (transport/registry.h).
+std::string wanted_transport();
 
 // kNotFound: a named file does not exist. kInvalid: a variable or a file is malformed; the message
 // names it and says what is expected.

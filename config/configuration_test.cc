@@ -207,6 +207,25 @@ TEST_F(ConfigurationTest, Link) {
   unsetenv("TENDRIL_LINK");
 }
 
+TEST_F(ConfigurationTest, Outage) {
+  setenv("TENDRIL_SERVERS", "a", 1);
+  EXPECT_EQ(load_configuration()->outage_ms, 30'000u);
+  for (const auto& [text, ms] : {std::pair{"90s", 90'000u},
+                                 {"2m", 120'000u},
+                                 {"off", 0u},
+                                 {"0", 0u},
+                                 {"24h", 86'400'000u}}) {
+    setenv("TENDRIL_OUTAGE", text, 1);
+    ASSERT_TRUE(load_configuration().ok()) << text;
+    EXPECT_EQ(load_configuration()->outage_ms, ms) << text;
+  }
+  for (const char* bad : {"on", "-1", "25h", "1y"}) {
+    setenv("TENDRIL_OUTAGE", bad, 1);
+    EXPECT_EQ(failure().code(), base::Code::kInvalid) << bad;
+  }
+  unsetenv("TENDRIL_OUTAGE");
+}
+
 TEST_F(ConfigurationTest, WhatIsAskedOfAPool) {
   auto result = load_configuration();
   ASSERT_TRUE(result.ok()) << result.status().message();

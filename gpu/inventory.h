@@ -26,6 +26,8 @@ struct DeviceFacts {
   uint32_t compute_capability = 0;  // 90 for 9.0; 0: the driver does not say
   // Kernels can read and write all memory of their process (HMM, ATS).
   bool pageable_access = false;
+  // What OpenCL devices say of themselves: "cpu", "gpu", "accelerator" or "custom"; "3.0"; words.
+  std::string type, vendor, opencl_version, extensions;
 };
 
 // An API that the worker executable serves, and the digest of its messages.

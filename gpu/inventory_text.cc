@@ -17,6 +17,8 @@ constexpr const char* kFactsLine = "tendril-facts";
 constexpr const char* kNcclLine = "tendril-nccl";
 constexpr size_t kApisMax = 64, kApiNameBytesMax = 32;
 
+constexpr size_t kExtensionsBytesMax = 8u << 10;
+
 std::string cleaned(const std::string& text) {
   std::string out = text;
   for (char& c : out) {
@@ -87,6 +89,12 @@ bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
   device->compute_capability = static_cast<uint32_t>(capability);
   device->pci_bus_id = fields[6].substr(0, 64);
   device->name = fields[7].substr(0, 256);
+  if (fields.size() > 13) {
+    device->type = fields[10].substr(0, 16);
+    device->vendor = fields[11].substr(0, 256);
+    device->opencl_version = fields[12].substr(0, 16);
+    device->extensions = fields[13].substr(0, kExtensionsBytesMax);
+  }
   return from_hex(fields[2], &device->uuid) &&
          number(fields[3], UINT64_MAX, &device->memory_total_bytes) &&
          number(fields[4], UINT64_MAX, &device->memory_taken_bytes);
@@ -138,7 +146,9 @@ std::string inventory_to_text(const Inventory& inventory) {
             std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) +
             '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\t' +
             (device.pageable_access ? '1' : '0') + '\t' +
-            std::to_string(device.compute_capability) + '\n';
+            std::to_string(device.compute_capability) + '\t' + cleaned(device.type) + '\t' +
+            cleaned(device.vendor) + '\t' + cleaned(device.opencl_version) + '\t' +
+            cleaned(device.extensions) + '\n';
   }
   for (const ApiRecord& api : inventory.apis) {
     text +=

@@ -3,6 +3,7 @@
 #include "lease/parking.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "config/quantity.h"
@@ -18,26 +19,35 @@ void Parking::stand(Parked* parked, Standing standing, uint64_t now_ns) {
   parked->since_ns = now_ns;
 }
 
-Status Parking::begin(uint64_t now_ns, uint64_t lease_id, uint64_t host_bytes) {
+Status Parking::begin(uint64_t now_ns, uint64_t lease_id, uint64_t host_bytes, bool in_file) {
   const Standing now = standing(lease_id);
   const std::string who = "lease " + std::to_string(lease_id);
   if (now != Standing::kGranted)
     return Status(Code::kRefused, who + " is " + standing_name(now) + " already");
   Status may = book_->may_park(lease_id);
   if (!may.ok()) return may;
-  const uint64_t left = host_budget_bytes_ - std::min(host_budget_bytes_, host_used_bytes_);
+  const uint64_t kept = kept_bytes(lease_id);
+  const uint64_t budget = in_file ? file_budget_bytes_ : host_budget_bytes_;
+  const uint64_t used = in_file ? file_used_bytes_ : host_used_bytes_ - kept;
+  const uint64_t left = budget - std::min(budget, used);
   if (host_bytes > left) {
     return Status(Code::kRefused,
                   who + " has " + config::format_size(host_bytes) +
-                      " on its GPUs, and this server's host memory for parked leases has " +
-                      config::format_size(left) + " of " + config::format_size(host_budget_bytes_) +
+                      " on its GPUs, and this server's " + (in_file ? "disk" : "host memory") +
+                      " for parked leases has " + config::format_size(left) + " of " +
+                      config::format_size(budget) +
                       " left; wake or end another parked lease, or start 'tendril serve' with a "
-                      "larger --park-memory");
+                      "larger " +
+                      (in_file ? "--park-file-size" : "--park-memory"));
   }
   Parked& parked = leases_[lease_id];
+  host_used_bytes_ -= kept;
   parked.host_bytes = host_bytes;
+  parked.in_file = in_file;
+  parked.kept_bytes = 0;
+  parked.new_bytes = in_file ? 0 : host_bytes - std::min(host_bytes, kept);
   parked.wake_wanted = false;
-  host_used_bytes_ += host_bytes;
+  used_of(parked) += host_bytes;
   stand(&parked, Standing::kParking, now_ns);
   return Status();
 }
@@ -48,9 +58,8 @@ void Parking::parked(uint64_t now_ns, uint64_t lease_id, uint64_t host_bytes,
   TENDRIL_CHECK(parked.standing == Standing::kParking);
   // A worker is not believed beyond what it was given.
   host_bytes = std::min(host_bytes, parked.host_bytes);
-  host_used_bytes_ -= parked.host_bytes - host_bytes;
+  used_of(parked) -= parked.host_bytes - host_bytes;
   parked.host_bytes = host_bytes;
-  parked.moved_bytes += host_bytes;
   ++parked.parks;
   book_->park(lease_id, stays_bytes);
   stand(&parked, Standing::kParked, now_ns);
@@ -63,7 +72,7 @@ void Parking::parked(uint64_t now_ns, uint64_t lease_id, uint64_t host_bytes,
 void Parking::failed(uint64_t now_ns, uint64_t lease_id) {
   Parked& parked = leases_.at(lease_id);
   TENDRIL_CHECK(parked.standing == Standing::kParking);
-  host_used_bytes_ -= parked.host_bytes;
+  used_of(parked) -= parked.host_bytes;
   parked.host_bytes = 0;
   parked.wake_wanted = false;
   stand(&parked, Standing::kGranted, now_ns);
@@ -94,8 +103,11 @@ std::vector<uint64_t> Parking::grant(uint64_t now_ns) {
 void Parking::returned(uint64_t now_ns, uint64_t lease_id) {
   Parked& parked = leases_.at(lease_id);
   TENDRIL_CHECK(parked.standing == Standing::kReturning);
-  host_used_bytes_ -= parked.host_bytes;
-  parked.moved_bytes += parked.host_bytes;
+  if (parked.in_file)
+    file_used_bytes_ -= parked.host_bytes;
+  else
+    parked.kept_bytes = parked.host_bytes;
+  parked.kept_ns = now_ns;
   parked.host_bytes = 0;
   parked.waited_ns += now_ns - std::min(now_ns, parked.asked_ns);
   ++parked.wakes;
@@ -105,14 +117,57 @@ void Parking::returned(uint64_t now_ns, uint64_t lease_id) {
 void Parking::end(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
-  host_used_bytes_ -= found->second.host_bytes;
+  used_of(found->second) -= found->second.host_bytes;
+  host_used_bytes_ -= found->second.kept_bytes;
   leases_.erase(found);
+}
+
+uint64_t Parking::kept_bytes(uint64_t lease_id) const {
+  const Parked* const parked = find(lease_id);
+  return parked == nullptr ? 0 : parked->kept_bytes;
+}
+
+std::vector<uint64_t> Parking::to_forget(uint64_t lease_id, uint64_t host_bytes,
+                                         uint64_t more_bytes) const {
+  const uint64_t used = host_used_bytes_ - kept_bytes(lease_id);
+  const uint64_t left = host_budget_bytes_ - std::min(host_budget_bytes_, used);
+  uint64_t lacks = std::max(host_bytes - std::min(host_bytes, left), more_bytes);
+  std::vector<std::pair<uint64_t, uint64_t>> kept;  // since when, who
+  for (const auto& [id, parked] : leases_)
+    if (id != lease_id && parked.kept_bytes != 0) kept.push_back({parked.kept_ns, id});
+  std::sort(kept.begin(), kept.end());
+  std::vector<uint64_t> chosen;
+  for (size_t i = 0; i < kept.size() && lacks != 0; ++i) {
+    chosen.push_back(kept[i].second);
+    lacks -= std::min(lacks, kept_bytes(kept[i].second));
+  }
+  return chosen;
+}
+
+uint64_t Parking::forget(uint64_t lease_id) {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return 0;
+  const uint64_t bytes = found->second.kept_bytes;
+  found->second.kept_bytes = 0;
+  host_used_bytes_ -= bytes;
+  return bytes;
+}
+
+bool Parking::copy_ahead(uint64_t now_ns, uint64_t lease_id, uint64_t host_bytes) {
+  if (standing(lease_id) != Standing::kGranted || !book_->may_park(lease_id).ok()) return false;
+  const uint64_t used = host_used_bytes_ - kept_bytes(lease_id);
+  if (host_bytes > host_budget_bytes_ - std::min(host_budget_bytes_, used)) return false;
+  Parked& parked = leases_[lease_id];
+  host_used_bytes_ = used + host_bytes;
+  parked.kept_bytes = host_bytes;
+  parked.kept_ns = now_ns;
+  return true;
 }
 
 uint64_t Parking::host_coming_bytes() const {
   uint64_t sum = 0;
   for (const auto& [id, parked] : leases_)
-    sum += parked.standing == Standing::kParking ? parked.host_bytes : 0;
+    sum += parked.standing == Standing::kParking ? parked.new_bytes : 0;
   return sum;
 }
 
@@ -133,7 +188,7 @@ std::vector<uint64_t> Parking::make_room_for(uint64_t waking, std::vector<Idle> 
     if (lack.any()) lacks[gpu] = lack;
   }
   std::stable_sort(idle.begin(), idle.end(), [](const Idle& left, const Idle& right) {
-    return left.idle_ns > right.idle_ns;
+    return std::pair(left.idle_ns, left.stay_ns) > std::pair(right.idle_ns, right.stay_ns);
   });
   std::vector<uint64_t> chosen;
   for (const Idle& one : idle) {

@@ -81,6 +81,47 @@ TEST(Parking, WakesGoBeforeNewcomersOfTheirPriority) {
   EXPECT_EQ(server.book.memory_promised(0), 9 * kGib);
   server.parking.returned(11, 1);
   EXPECT_EQ(server.parking.find(1)->waited_ns, 6u);
+}
+
+TEST(Parking, WhoIsBackKeepsItsCopiesUntilOthersWantTheRoom) {
+  Server server(10 * kGib, 3);
+  for (const uint64_t lease : {1, 2, 3})
+    ASSERT_TRUE(server.book.grant(lease, ask(1, 500'000, 8 * kGib)).ok());
+  const auto park_and_wake = [&](uint64_t lease, uint64_t bytes, uint64_t now_ns) {
+    ASSERT_TRUE(server.parking.begin(now_ns, lease, bytes).ok());
+    server.parking.parked(now_ns, lease, bytes, {0});
+    server.parking.ask(now_ns, lease, 0);
+    ASSERT_EQ(server.parking.grant(now_ns), std::vector<uint64_t>{lease});
+    server.parking.returned(now_ns, lease);
+  };
+  park_and_wake(1, 4 * kGib, 10);
+  EXPECT_EQ(server.parking.kept_bytes(1), 4 * kGib);
+  EXPECT_EQ(server.parking.host_used_bytes(), 4 * kGib);
+  ASSERT_TRUE(server.parking.begin(20, 1, 5 * kGib).ok());
+  EXPECT_EQ(server.parking.host_coming_bytes(), kGib) << "the rest is taken already";
+  EXPECT_EQ(server.parking.host_used_bytes(), 5 * kGib);
+  server.parking.failed(21, 1);
+  EXPECT_EQ(server.parking.kept_bytes(1) + server.parking.host_used_bytes(), 0u);
+
+  park_and_wake(1, 4 * kGib, 30);
+  park_and_wake(2, 3 * kGib, 40);
+  EXPECT_TRUE(server.parking.to_forget(3, 3 * kGib).empty()) << "there is room";
+  EXPECT_EQ(server.parking.to_forget(3, 4 * kGib), std::vector<uint64_t>{1}) << "kept longest";
+  EXPECT_EQ(server.parking.to_forget(3, 8 * kGib), (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(server.parking.to_forget(3, 0, kGib), std::vector<uint64_t>{1});
+  EXPECT_EQ(server.parking.to_forget(1, 7 * kGib), std::vector<uint64_t>{}) << "its own serve it";
+  EXPECT_FALSE(server.parking.begin(50, 3, 4 * kGib).ok());
+  EXPECT_EQ(server.parking.forget(1), 4 * kGib);
+  EXPECT_EQ(server.parking.forget(1), 0u);
+  ASSERT_TRUE(server.parking.begin(50, 3, 4 * kGib).ok());
+  EXPECT_EQ(server.parking.host_used_bytes(), 7 * kGib);
+
+  EXPECT_FALSE(server.parking.copy_ahead(60, 3, kGib)) << "it is parking";
+  EXPECT_FALSE(server.parking.copy_ahead(60, 1, 4 * kGib)) << "nobody gives room for that";
+  EXPECT_TRUE(server.parking.copy_ahead(60, 1, 3 * kGib));
+  EXPECT_TRUE(server.parking.copy_ahead(61, 1, 2 * kGib)) << "again, and less";
+  EXPECT_EQ(server.parking.host_used_bytes(), 9 * kGib);
+  for (const uint64_t lease : {1, 2, 3}) server.parking.end(lease);
   EXPECT_EQ(server.parking.host_used_bytes(), 0u);
 }
 
@@ -145,7 +186,7 @@ TEST(Parking, RoomIsMadeByThoseThatAreIdleLongest) {
   server.park(1, 4 * kGib, {0});
   ASSERT_TRUE(server.book.grant(5, ask(1, 250'000, 4 * kGib)).ok());
   const auto idle = [](uint64_t lease, uint64_t idle_s) {
-    return Parking::Idle{lease, idle_s * kSecondNs, {{0, 250'000, 4 * kGib, false}}, {4 * kGib}};
+    return Parking::Idle{lease, idle_s * kSecondNs, 0, {{0, 250'000, 4 * kGib, false}}, {4 * kGib}};
   };
   const std::vector<Parking::Idle> all = {idle(2, 10), idle(3, 60), idle(4, 30)};
   EXPECT_TRUE(server.parking.make_room_for(1, all).empty()) << "it does not want to wake";
@@ -157,6 +198,31 @@ TEST(Parking, RoomIsMadeByThoseThatAreIdleLongest) {
   EXPECT_TRUE(server.parking.make_room_for(1, {little}).empty()) << "it would not be enough";
 }
 
+TEST(Parking, FilesHaveABudgetOfTheirOwn) {
+  Server server(4 * kGib, 2);
+  server.parking.allow(4 * kGib, 10 * kGib);
+  ASSERT_TRUE(server.book.grant(1, ask(1, 500'000, 8 * kGib)).ok());
+  ASSERT_TRUE(server.book.grant(2, ask(1, 500'000, 8 * kGib)).ok());
+  EXPECT_FALSE(server.parking.begin(1, 1, 8 * kGib).ok());
+  ASSERT_TRUE(server.parking.begin(1, 1, 8 * kGib, true).ok());
+  EXPECT_EQ(server.parking.host_coming_bytes() + server.parking.host_used_bytes(), 0u);
+  server.parking.parked(2, 1, 7 * kGib, {0});
+  EXPECT_EQ(server.parking.file_used_bytes(), 7 * kGib);
+  const base::Status refused = server.parking.begin(3, 2, 4 * kGib, true);
+  EXPECT_NE(refused.message().find("--park-file-size"), std::string::npos) << refused.message();
+  server.parking.ask(4, 1, 0);
+  ASSERT_EQ(server.parking.grant(4), std::vector<uint64_t>{1});
+  server.parking.returned(5, 1);
+  EXPECT_EQ(server.parking.file_used_bytes() + server.parking.kept_bytes(1), 0u) << "none is kept";
+  ASSERT_TRUE(server.parking.begin(6, 1, 3 * kGib, true).ok());
+  server.parking.failed(7, 1);
+  ASSERT_TRUE(server.parking.begin(8, 1, 3 * kGib, true).ok());
+  ASSERT_TRUE(server.parking.begin(8, 2, 3 * kGib).ok());
+  server.parking.end(1);
+  server.parking.end(2);
+  EXPECT_EQ(server.parking.file_used_bytes() + server.parking.host_used_bytes(), 0u);
+}
+
 // ---- random sequences ----
 
 class Model {
@@ -166,7 +232,7 @@ class Model {
 
   void step() {
     now_ns_ += random_() % (5 * kSecondNs);
-    switch (random_() % 8) {
+    switch (random_() % 10) {
       case 0:
       case 1:
         newcomer();
@@ -186,6 +252,13 @@ class Model {
         break;
       case 6:
         if (random_() % 3 == 0) end(some());
+        break;
+      case 7:
+        server_.parking.forget(some());
+        break;
+      case 8:
+        if (const uint64_t lease = some(); lease != 0)
+          server_.parking.copy_ahead(now_ns_, lease, random_() % (16 * kGib));
         break;
       default:
         wake();
@@ -302,7 +375,8 @@ class Model {
         memory[slices[i].gpu_index] +=
             away ? std::min(stays_[lease][i], slices[i].memory_bytes) : slices[i].memory_bytes;
       }
-      if (const Parking::Parked* parked = server_.parking.find(lease)) host += parked->host_bytes;
+      if (const Parking::Parked* parked = server_.parking.find(lease))
+        host += parked->host_bytes + parked->kept_bytes;
     }
     ASSERT_EQ(server_.parking.host_used_bytes(), host);
     ASSERT_LE(host, server_.parking.host_budget_bytes());

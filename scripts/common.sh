@@ -70,9 +70,11 @@ run_ctest() {
   printf '  %-28s %4d s   %s\n' "$name" $((SECONDS - began)) \
     "$(python3 -B "$root/tools/test_results.py" brief "$name" "$results")"
   if [ "$status" != 0 ]; then
+    # Which test failed, and what it said.
     local bad=': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)'
+    bad+='|^[A-Za-z.]*(Error|Exception|Expired)(:|$)'
     grep -E "$bad" "$logs/$name.log" |
-      cut -c1-160 | head -n 40 | sed 's/^/    /' || true
+      cut -c1-240 | head -n 60 | sed 's/^/    /' || true
   fi
 }
 

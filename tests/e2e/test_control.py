@@ -43,7 +43,8 @@ class Attach(unittest.TestCase):
         with Server() as server, Control(server) as control:
             code, reply = control.attach([("tcp", ""), ("shm", "of another host")])
             self.assertEqual(code, 0, reply)
-            self.assertEqual(answers(reply), [("tcp", "no shm: the server is another host")])
+            reason = "no shm: the server is another host; no rdma: the client does not have it"
+            self.assertEqual(answers(reply), [("tcp", reason)])
             self.assertFalse(reply[5][0])
 
     def test_nothing_in_common_is_refused_and_costs_nothing(self):

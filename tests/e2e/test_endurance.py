@@ -30,6 +30,7 @@ SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 
 # that keeps a history.
 RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
+OUTAGE_SECONDS = 5
 CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer counts as hanging
 # The daemon's pools of threads. They grow to a few threads when they are needed.
 POOLS = ("requests", "lists", "leases", "attaches")
@@ -89,7 +90,12 @@ class Holdings:
     def no_more(self, test, what):
         """After `what` there is no more of anything, once the time limits of connections that were
         left open are over."""
-        eventually(self.server.settled, PATIENCE_SECONDS, "the server at rest again")
+        try:
+            eventually(self.server.settled, PATIENCE_SECONDS, "the server at rest again")
+        except AssertionError as error:
+            lines = self.server.log().splitlines()
+            left = harness.listing(self.server)["leases"]
+            test.fail("\n".join([f"{error} after {what}: {left}", *lines[-20:]]))
         room = {"resident KiB": RESIDENT_KIB_MAX}
         after = {}
 
@@ -325,7 +331,8 @@ class Storm:
 @harness.needs_client
 class SuddenDeaths(unittest.TestCase):
     def test_programs_and_workers_among_strangers(self):
-        with Server(gpus=2) as server:
+        # A stranger that takes a lease and then resets its connection looks like a cut network.
+        with Server("--outage", f"{OUTAGE_SECONDS}s", gpus=2) as server:
             self.assertEqual(
                 tendril("run", "--", str(PROGRAMS / "vector_add"), "100", server=server)[0], 0
             )

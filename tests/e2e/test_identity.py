@@ -423,16 +423,15 @@ class Line(Folders):
             )
             self.assertEqual(status, 0, err)
             self.assertIn("statuses {0}", out)
+
+            def leases():
+                listed = json.loads(tendril("ls", "--json", server=server, **settings)[1])
+                return listed["servers"][0]["leases"]
+
+            eventually(lambda: not leases(), 20, "the end of the first lease")
             held = start("run", "-p", "0.1", "--", "sleep", "60", server=server, **settings)
             self.addCleanup(harness.end, held)
-            leases = eventually(
-                lambda: json.loads(tendril("ls", "--json", server=server, **settings)[1])[
-                    "servers"
-                ][0]["leases"],
-                20,
-                "a lease",
-            )
-            number = str(leases[0]["lease"])
+            number = str(eventually(leases, 20, "a lease")[0]["lease"])
             done = tendril("release", number, server=server, **settings)
             self.assertEqual(done[0], 0, done[2])
         return re.findall(r"[0-9a-f]{32,}", out), line.everything()

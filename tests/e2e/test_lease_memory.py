@@ -62,7 +62,8 @@ class LeaseMemory(unittest.TestCase):
 
             def look():
                 slice_ = server.leases()[0]["slices"][0]
-                self.assertLessEqual(slice_["memory_used_bytes"], slice_["memory_bytes"])
+                if slice_["memory_used_bytes"] > slice_["memory_bytes"]:  # whose it is
+                    self.fail(f"{slice_} {taken(board)} {sessions(server)} {taken(board)}")
                 return taken(board)[0], slice_["memory_used_bytes"] / MIB
 
             def still(answer, word):
@@ -223,7 +224,8 @@ class TakingBack(unittest.TestCase):
                 self.assertEqual(ask(0, "free"), "freed")
                 self.assertGreater(self.charged_mib(server), 100, "it keeps most of that")
                 self.assertEqual(ask(1, "take", 512), "0", "the whole quota")
-                self.assertEqual(self.charged_mib(server), 512)
+                # Blocks are made behind what is paid ahead.
+                eventually(lambda: self.charged_mib(server) == 512, 10, "all of it charged")
                 self.assertEqual(ask(0, "take", 2), "2")
                 self.assertEqual(ask(1, "free"), "freed")
                 self.assertEqual(ask(0, "take", 500), "0", "and the other way round")

@@ -898,7 +898,7 @@ class SilentLines(several.ProgramTest):
         begun, servers = [], []
         peers = pathlib.Path(self.folder, "peers")  # workers reach no other addresses
         peers.write_text(f"127.0.0.1\n{self.SILENT}\n", encoding="ascii")
-        named = (*self.OPTIONS, "--peers", peers)
+        named = (*self.OPTIONS, "--peers", peers, "--outage", "off")
         os.chmod(self.folder, 0o755)
         for state in self.STATES:
             self.near = Server(*named, warm=0, environment=environment)

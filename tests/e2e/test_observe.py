@@ -112,29 +112,43 @@ class Recorded(Observed):
         """And costs under half a percent of a processor."""
         worker = self.work(100, 16, 0)
         self.work(300, 0, 1)
-        process, said = self.observe("--for", f"{SECONDS}s")
-        self.assertIn("records 2 GPUs into " + self.file, said)
-        begun, before = self.busy_seconds()
-        cost_before = self.processor_ns(process.pid)
-        time.sleep(SECONDS - 1.5)
-        cost = self.processor_ns(process.pid) - cost_before
-        spent = time.monotonic() - begun
-        process.wait(timeout=30)
-        ended, after = self.busy_seconds()
-        self.assertEqual(process.returncode, 0)
+        for attempt in range(3):
+            self.file += str(attempt)
+            truth, is_steady, cost_share = self.record()
+            if is_steady:
+                break
         rows = self.rows()
         self.assertEqual(len(rows), 2, rows)
-        truth = (after[0] - before[0]) / (ended - begun)
         found = rows[0][4]
-        print(f"busy {truth:.4f}, found {found:.4f}; {cost / spent / 1e7:.3f} % of a processor")
+        print(f"busy {truth:.4f}, found {found:.4f}; {cost_share * 100:.3f} % of a processor")
         self.assertGreater(truth, 0.1)  # 0.4, on a quiet machine
         self.assertAlmostEqual(found, truth, delta=0.01)
         self.assertEqual(rows[1][4], 0)
         self.assertGreaterEqual(rows[0][3], SECONDS - 1)
         self.assertGreaterEqual(rows[0][5], 140 << 20)
         self.assertIn(str(worker.pid), rows[0][2])
-        self.assertLess(cost / spent, 0.005 * 1e9)
+        self.assertLess(cost_share, 0.005)
         self.planned()
+
+    def record(self):
+        """How busy the first GPU is meanwhile; whether as much in both halves of the time, because
+        recording begins and ends a moment apart from this; the part of a processor it takes."""
+        process, said = self.observe("--for", f"{SECONDS}s")
+        self.assertIn("records 2 GPUs into " + self.file, said)
+        cost_ns = -self.processor_ns(process.pid)
+        looks = [self.busy_seconds()]
+        time.sleep(SECONDS / 2 - 0.7)
+        looks.append(self.busy_seconds())
+        time.sleep(SECONDS / 2 - 0.8)
+        cost_ns += self.processor_ns(process.pid)
+        spent_s = time.monotonic() - looks[0][0]
+        self.assertEqual(process.wait(timeout=30), 0)
+        looks.append(self.busy_seconds())
+
+        def busy(first, last):
+            return (looks[last][1][0] - looks[first][1][0]) / (looks[last][0] - looks[first][0])
+
+        return busy(0, 2), abs(busy(0, 1) - busy(1, 2)) < 0.05, cost_ns / 1e9 / spent_s
 
     def planned(self):
         report = self.plan("--card", "1")

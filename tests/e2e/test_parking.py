@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -23,7 +24,8 @@ long = unittest.skipUnless(CYCLES, "long: TENDRIL_PARK_CYCLES says how often to 
 
 # Answers lines. "take SEED MIB..." allocates blocks and fills them by copies and by the GPU. "sum"
 # reads all of them and prints a hash. "hold MIB" allocates a block and leaves it alone. "touch" has
-# the GPU write what is there already. "free N" gives one back. "info" says free and total memory.
+# the GPU write what is there already. "write N" copies a word to one. "free N" gives one back.
+# "info" says free and total memory.
 NOTEBOOK = """
 import ctypes, hashlib, random, sys
 from ctypes import byref, c_size_t, c_uint64, c_void_p
@@ -67,6 +69,9 @@ for line in sys.stdin:
     elif word == "free":
         must(cuda.cuMemFree_v2(blocks.pop(int(rest[0]))[0]))
         print("freed", flush=True)
+    elif word == "write":
+        must(cuda.cuMemcpyHtoD_v2(blocks[int(rest[0])][0], b"written", c_size_t(7)))
+        print("written", flush=True)
     elif word == "touch":  # needs the GPU, and changes nothing
         for address, _ in blocks:
             four = c_uint64()
@@ -240,6 +245,60 @@ class Parking(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("no lease 4711", err)
 
+    def test_what_was_not_written_is_not_copied_again(self):
+        with Server("--park-memory", "250M", memory=512 * MIB) as server:
+            with Notebook(server, "-m", "300M") as book:
+                book.ask("take", 18, 100, 60)
+                before, number = book.ask("sum"), newest(server)
+
+                def copied():
+                    self.parked(server, number)
+                    line = re.findall(rf"lease {number} is parked .*", server.log())[-1]
+                    self.assertEqual(move(server, "wake", number)[0], 0)
+                    return re.search(r"; ([0-9.]+ \S+) were copied", line).group(1)
+
+                self.assertEqual(copied(), "160.0 MiB")
+                self.assertEqual(copied(), "0 B")
+                self.assertEqual(book.ask("sum"), before, "reading changes nothing")
+                self.assertEqual(copied(), "0 B")
+                book.ask("write", 1)  # to one range of 64 MiB
+                changed = book.ask("sum")
+                self.assertNotEqual(changed, before)
+                self.assertEqual(copied(), "60.0 MiB")
+                book.ask("touch")  # the first range of each block
+                self.assertEqual(copied(), "124.0 MiB")
+                self.assertEqual(book.ask("sum"), changed)
+                book.ask("hold", 1)  # with anything else, all counts as written
+                self.assertEqual(copied(), "162.0 MiB")
+                self.assertEqual(copied(), "0 B")
+                # The copies that it keeps make room for others.
+                with Notebook(server, "-m", "200M") as other:
+                    other.ask("take", 19, 150)
+                    self.parked(server, newest(server))
+                eventually(lambda: len(server.leases()) == 1, 10, "the other's end")
+                self.assertEqual(copied(), "162.0 MiB")
+                self.assertEqual(book.ask("sum"), changed)
+
+    def test_an_idle_lease_is_copied_before_it_is_parked(self):
+        def own_mib(pid):  # without the software GPU's memory, which is shared
+            with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
+                known = dict(line.split(":", 1) for line in lines)
+            return int(known["RssAnon"].split()[0]) >> 10
+
+        with Server("--park-idle", "6s", memory=512 * MIB) as server:
+            with Notebook(server, "-m", "300M") as book:
+                book.ask("take", 21, 180)
+                before, number = book.ask("sum"), newest(server)
+                pid, copied_ahead = worker_of(server, number), False
+                while lease_of(server, number)["standing"] == "granted":
+                    has_copy = own_mib(pid) >= 175
+                    granted = lease_of(server, number)["standing"] == "granted"
+                    copied_ahead = copied_ahead or (has_copy and granted)
+                self.assertTrue(copied_ahead)
+                eventually(lambda: lease_of(server, number)["standing"] == "parked", 20)
+                book.ask("touch")
+                self.assertEqual(book.ask("sum"), before)
+
     def test_who_wakes_waits_and_newcomers_do_not_overtake(self):
         with Server(memory=1024 * MIB) as server, Notebook(server, "-m", "600M") as book:
             book.ask("take", 4, 300)
@@ -299,6 +358,109 @@ class Parking(unittest.TestCase):
                 self.assertIn("of host memory left", err)
                 self.assertEqual(lease_of(server, number)["standing"], "granted")
                 self.assertEqual(book.ask("touch"), "touched")
+
+    def files_of(self, pid, folder):
+        """Paths of a process' files without a name, which still hold bytes."""
+        all_files, found = f"/proc/{pid}/fd", []
+        for name in os.listdir(all_files):
+            path = os.path.join(all_files, name)
+            if os.readlink(path).startswith(folder):
+                found.append(path)
+        return found
+
+    def test_without_memory_for_it_a_lease_goes_to_an_encrypted_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = ("--park-file", folder, "--park-file-size", "200M")
+            with Server("--park-memory", "50M", *files, memory=1024 * MIB) as server:
+                with Notebook(server, "-m", "300M") as book:
+                    book.ask("take", 22, 100, 30)
+                    before, number = book.ask("sum"), newest(server)
+                    self.parked(server, number)
+                    self.assertRegex(server.log(), rf"lease {number} is parked .* went to a file")
+                    self.assertEqual(os.listdir(folder), [], "it has no name")
+                    pid = worker_of(server, number)
+                    (path,) = self.files_of(server.process.pid, folder)
+                    with open(path, "rb") as file:
+                        written = file.read(4 << 20)
+                    counts = collections.Counter(written)
+                    self.assertLess(max(counts.values()), len(written) / 200, "it is encrypted")
+                    self.assertEqual(os.stat(path).st_size, 130 * MIB)
+                    with Notebook(server, "-m", "900M") as other:
+                        other.ask("take", 23, 700)
+                        status, _, err = move(server, "park", newest(server))
+                        self.assertEqual(status, 1)
+                        self.assertIn("--park-file-size", err)
+                    eventually(lambda: len(server.leases()) == 1, 10)
+                    self.assertEqual(book.ask("touch"), "touched")
+                    self.assertEqual(book.ask("sum"), before)
+                    self.assertEqual(
+                        self.files_of(server.process.pid, folder), [], "the disk has its room again"
+                    )
+                    # Who dies loses its own.
+                    self.parked(server, number)
+                    os.kill(pid, signal.SIGKILL)
+                    self.assertEqual(book.ask("touch"), "")
+                    eventually(lambda: not server.leases(), 20)
+                    self.assertEqual(self.files_of(server.process.pid, folder), [])
+
+    @unittest.skipUnless(os.path.isdir("/dev/shm"), "a file system with little room is wanted")
+    def test_a_full_disk_refuses_and_says_so(self):
+        room = os.statvfs("/dev/shm")
+        gib = room.f_blocks * room.f_frsize // (1 << 30) + 2
+        with Server(
+            *("--park-memory", "off", "--park-file", "/dev/shm", "--park-file-size", f"{gib}G"),
+            memory=2 * gib * 1024 * MIB,
+        ) as server:
+            with Notebook(server, "-m", f"{gib}G") as book:
+                self.assertEqual(book.ask("hold", (gib - 1) * 1024), "held")
+                number = newest(server)
+                status, _, err = move(server, "park", number)
+                self.assertEqual(status, 1)
+                self.assertIn("there is no room for a file of", err)
+                self.assertEqual(lease_of(server, number)["standing"], "granted")
+                self.assertEqual(book.ask("touch"), "touched")
+
+    def test_who_dies_on_the_way_to_a_file_leaves_nothing(self):
+        dice = random.Random(34)
+        seen = collections.Counter()
+        with tempfile.TemporaryDirectory() as folder:
+            files = ("--park-memory", "off", "--park-file", folder, "--park-file-size", "1G")
+            server = Server(*files, memory=1024 * MIB)
+            with server, Notebook(server, "-m", "200M") as book:
+                book.ask("take", 24, 40)
+                before = book.ask("sum")
+                held = lambda: self.files_of(server.process.pid, folder)
+                for _ in range(max(CYCLES // 50, 3)):
+                    with Notebook(server, "-m", "600M") as victim:
+                        victim.ask("take", 25, 300, 200)
+                        lease = newest(server)
+                        pid = worker_of(server, lease)
+                        mover = threading.Thread(target=move, args=(server, "park", lease))
+                        mover.start()
+                        eventually(held, 20, "that its file is there")
+                        time.sleep(dice.random() * 0.3)
+                        seen[lease_of(server, lease)["standing"]] += 1
+                        os.kill(pid, signal.SIGKILL)
+                        self.assertEqual(victim.ask("touch"), "")
+                        self.assertIn("tendril: ", victim.leave())
+                        mover.join()
+                    eventually(lambda: len(server.leases()) == 1, 20)
+                    self.assertEqual(held(), [], "the disk has its room again")
+                self.assertGreater(seen["parking"], 0, seen)
+                self.assertEqual(book.ask("sum"), before)
+                # The server dies on the way. Its workers end with it, and so do their files.
+                with Notebook(server, "-m", "600M") as victim:
+                    victim.ask("take", 26, 300, 200)
+                    lease, workers = newest(server), server.workers()
+                    mover = threading.Thread(target=move, args=(server, "park", lease))
+                    mover.start()
+                    eventually(held, 20, "that its file is there")
+                    server.process.kill()
+                    server.process.wait()
+                    mover.join()
+                    self.assertEqual(victim.ask("touch"), "")
+                    eventually(lambda: not any(map(harness.is_running, workers)), 10)
+                self.assertEqual(os.listdir(folder), [])
 
     @long
     def test_only_who_dies_is_lost(self):
@@ -455,6 +617,108 @@ class Parking(unittest.TestCase):
                 self.assertEqual(status, 0, (out + err)[-3000:])
                 rounds += 1
             self.assertGreaterEqual(mover.parks, CYCLES)
+
+
+LIMITED = """
+[pool]
+name = "lab"
+
+[[user_class]]
+name = "normal"
+max_per_user = { gpus = 0.6 }
+
+[[assignment]]
+user_classes = ["normal"]
+"""
+
+
+@harness.needs_client
+class InAPool(unittest.TestCase):
+    """A user may have 0.6 GPUs. What is parked holds none of it."""
+
+    def setUp(self):
+        self.pool = Pool(policy=LIMITED)
+        self.addCleanup(self.pool.stop)
+        self.server = Server("--name", "gpu1", warm=0, memory=1024 * MIB, pool=self.pool)
+        self.addCleanup(self.server.stop)
+
+    def run_in_pool(self, *options):
+        note = Notebook(self.pool, *options)
+        self.addCleanup(note.__exit__)
+        return note, max(lease["lease"] for lease in self.pool_leases())
+
+    def pool_leases(self):
+        return self.pool.command("status")["leases"]
+
+    def park(self, lease):
+        self.pool.command("park", str(lease))
+        eventually(lambda: self.standings() == ["parked"], 10, "that it is parked")
+
+    def standings(self):
+        return [lease["standing"] for lease in self.server.leases()]
+
+    def test_who_wakes_stays_within_the_limit_of_its_user(self):
+        first, number = self.run_in_pool("-p", "0.5", "-m", "300M")
+        first.ask("take", 1, 60)
+        before = first.ask("sum")
+        self.park(number)
+        # The user has all of it, so the parked lease wakes without asking.
+        began = time.monotonic()
+        self.assertEqual(first.ask("touch"), "touched")
+        self.assertLess(time.monotonic() - began, 5)
+        self.park(number)
+        second, _ = self.run_in_pool("-p", "0.5", "-m", "300M")
+        self.assertEqual(sorted(self.standings()), ["granted", "parked"])
+        first.begin("touch")
+        time.sleep(3)
+        self.assertEqual(sorted(self.standings()), ["granted", "parked"])
+        status, _, err = tendril("pool", "wake", str(number), TENDRIL_SERVERS=self.pool.endpoint)
+        self.assertEqual(status, 0, err)  # without identities everybody rules: beyond the limit
+        self.assertEqual(first.line(), "touched")
+        self.assertEqual(first.ask("sum"), before)
+        second.leave()
+        text = first.leave()
+        self.assertIn("it stays parked until a limit allows it to go on (UserLimit: ", text)
+
+    def test_who_waits_for_the_limit_goes_on_when_it_allows(self):
+        first, number = self.run_in_pool("-p", "0.5", "-m", "300M")
+        first.ask("take", 1, 60)
+        before = first.ask("sum")
+        self.park(number)
+        second, _ = self.run_in_pool("-p", "0.5", "-m", "300M")
+        first.begin("touch")
+        time.sleep(2)
+        self.assertEqual(sorted(self.standings()), ["granted", "parked"])
+        second.leave()
+        self.assertEqual(first.line(), "touched")
+        self.assertEqual(first.ask("sum"), before)
+
+    def test_without_a_scheduler_it_wakes_all_the_same(self):
+        first, number = self.run_in_pool("-p", "0.5", "-m", "300M")
+        first.ask("take", 1, 60)
+        self.park(number)
+        self.run_in_pool("-p", "0.5", "-m", "300M")
+        first.begin("touch")
+        time.sleep(2)
+        self.assertEqual(sorted(self.standings()), ["granted", "parked"])
+        self.pool.kill()
+        self.assertEqual(first.line(), "touched")  # ten seconds after the last word
+
+    def test_memory_of_a_lease_is_changed_within_limits(self):
+        note, number = self.run_in_pool("-p", "0.2", "-m", "200M")
+        note.ask("take", 1, 150)
+        change = lambda size: tendril(
+            "lease", "set", str(number), "-m", size, TENDRIL_SERVERS=self.pool.endpoint
+        )
+        self.assertEqual(change("400M")[0], 0)
+        self.assertEqual(self.server.leases()[0]["slices"][0]["memory_bytes"], 400 * MIB)
+        self.assertIn("UserLimit: ", change("900M")[2])
+        self.assertIn("let its programs free memory first", change("100M")[2])
+        # Its server does not decide that.
+        status, _, _ = tendril(
+            "lease", "set", "1", "-m", "500M", TENDRIL_SERVERS=self.server.endpoint
+        )
+        self.assertNotEqual(status, 0)
 
 
 def stable(text):

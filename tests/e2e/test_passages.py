@@ -21,11 +21,14 @@ from harness import MIB, Server, eventually
 from support.several import COPIES, PREPARE, ProgramTest, TwoServers
 
 
+LINES = {"TENDRIL_WORKER_PASSAGE_LINES": "3"}  # of each passage, also with few processors
+
+
 @harness.needs_plain_client
 class Passages(TwoServers):
     """Copies between the GPUs of two servers, and waits for each other's events."""
 
-    GPUS = 1
+    GPUS, ENVIRONMENT = 1, LINES
 
     @classmethod
     def setUpClass(cls):
@@ -415,6 +418,20 @@ assert read(0, near, len(data)) == data
 """
 
 
+# Until the lines after the first are there, all goes over that one.
+LONG_COPIES = """
+size = 16 * MIB + 17
+data = random.Random(3).randbytes(size)
+near, far, again = memory(0, size), memory(1, size), memory(0, size)
+write(0, near, data)
+for _ in range(4):
+    must(peer(far, 1, near, 0, size))
+    must(peer(again, 0, far, 1, size))
+    assert read(0, again, size) == data
+    write(0, again, bytes(size))
+"""
+
+
 MAGIC, JOIN = 0x44524E54, 5  # wire/control.h
 
 
@@ -441,7 +458,7 @@ class Listening(ProgramTest):
         folder = tempfile.mkdtemp(prefix="tendril-e2e-", dir=self.folder)
         peers = pathlib.Path(folder, "peers")
         peers.touch()
-        here = Server("--peers", peers, *near, warm=0, environment=SECRET)
+        here = Server("--peers", peers, *near, warm=0, environment=SECRET | LINES)
         self.addCleanup(here.stop)
         there = Server(*far, warm=0, environment=SECRET)
         self.addCleanup(there.stop)
@@ -488,6 +505,16 @@ class Listening(ProgramTest):
                 seen = between.everything()
                 self.assertGreater(len(seen), 2 * 30000 * len(MARK))
                 self.assertEqual(MARK in seen, not sealed)
+
+    def test_long_copies_take_all_lines(self):
+        for options in ((), ("--encrypt", "always")):
+            servers, between = self.servers(options)
+            run = self.copying(LONG_COPIES, servers, **SECRET)
+            self.comes_to(run, "passed")
+            self.assertEqual(run.wait(20), 0)
+            with between.lock:
+                sides = [min(len(side) for side in pair) for pair in between.recorded]
+            self.assertEqual(sum(side > MIB for side in sides), 3, sides)
 
     def test_changed_bytes_end_it(self):
         """Nobody gets what was changed: both ends are told, and have what they had before."""
@@ -598,7 +625,7 @@ class Deaths(ProgramTest):
         """Two servers, the first of which knows nobody so far, and the file for whom it knows."""
         peers = pathlib.Path(self.folder, "peers")
         peers.touch()
-        here = Server("--peers", peers, *near, warm=0, environment=environment)
+        here = Server("--peers", peers, *near, warm=0, environment=environment | LINES)
         self.addCleanup(here.stop)
         there = Server(*far, warm=0, environment=environment)
         self.addCleanup(there.stop)

@@ -65,20 +65,23 @@ class Service(unittest.TestCase):
             eventually(lambda: quietly(lambda: first.command("status")["term"] == 1))
             store = "sqlite:" + os.path.join(first.folder, "pool.db")
             with Pool("--name", "pool2", store=store) as second:
-                status, _, err = tendril("queue", TENDRIL_SERVERS=second.endpoint)
-                self.assertEqual(status, 1)
-                self.assertIn("pool1 schedules now", err)
+
+                def says_who_schedules():  # once it has looked into the store
+                    status, _, err = tendril("queue", TENDRIL_SERVERS=second.endpoint)
+                    return status == 1 and "pool1 schedules now" in err
+
+                eventually(says_who_schedules, 20, "the second's hint at the first")
                 both = f"{second.endpoint},{first.endpoint}"
                 status, out, err = tendril("queue", "--json", TENDRIL_SERVERS=both)
                 self.assertEqual(status, 0, err)
                 self.assertEqual(json.loads(out)["waiting"], [])
                 first.process.send_signal(signal.SIGTERM)
-                first.process.wait(10)
+                first.process.wait(20)
 
                 def schedules():
                     return tendril("queue", TENDRIL_SERVERS=second.endpoint)[0] == 0
 
-                eventually(schedules, 10)
+                eventually(schedules, 20, "the second in its place")
                 self.assertEqual(second.command("status")["term"], 2)
 
     def test_a_bad_policy_file_keeps_it_from_starting(self):

@@ -54,6 +54,45 @@ KERNEL affine(uint32* data, uint32 factor, uint32 addend, uint32 n) {
   if (i < n) data[i] = data[i] * factor + addend;
 }
 
+// A layer of a network that learns, for `rows` examples at once. One thread for each result, and
+// sums in a fixed order, so that every run has the same bits.
+KERNEL dense(const float* in, const float* weights, float* out, uint32 rows, uint32 inputs,
+             uint32 outputs, uint32 rectifies) {
+  uint32 i = global_x();
+  if (i >= rows * outputs) return;
+  uint32 row = i / outputs, column = i % outputs;
+  float sum = 0;
+  for (uint32 k = 0; k < inputs; k++) sum += in[row * inputs + k] * weights[k * outputs + column];
+  out[i] = rectifies && sum < 0 ? 0 : sum;
+}
+
+// What the errors of a rectifying layer's results say about those of the layer before it.
+KERNEL dense_errors(const float* errors, const float* weights, const float* activations,
+                    float* before, uint32 rows, uint32 inputs, uint32 outputs) {
+  uint32 i = global_x();
+  if (i >= rows * inputs) return;
+  uint32 row = i / inputs, column = i % inputs;
+  float sum = 0;
+  for (uint32 k = 0; k < outputs; k++)
+    sum += errors[row * outputs + k] * weights[column * outputs + k];
+  before[i] = activations[i] > 0 ? sum : 0;
+}
+
+KERNEL dense_learn(const float* in, const float* errors, float* weights, uint32 rows, uint32 inputs,
+                   uint32 outputs, float rate) {
+  uint32 i = global_x();
+  if (i >= inputs * outputs) return;
+  uint32 row = i / outputs, column = i % outputs;
+  float sum = 0;
+  for (uint32 k = 0; k < rows; k++) sum += in[k * inputs + row] * errors[k * outputs + column];
+  weights[i] -= rate * sum;
+}
+
+KERNEL subtract(float* from, const float* what, uint32 n) {
+  uint32 i = global_x();
+  if (i < n) from[i] -= what[i];
+}
+
 KERNEL nothing() {}
 
 KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }

@@ -47,6 +47,13 @@ ELSEWHERE = {
     "snake_case",
     "trailing_",
     "tendrild",
+    # Of Kubernetes.
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRAResourceClaimDeviceStatus",
+    "bindingTimeout",
+    "ResourceClaim",
+    "ResourceClaims",
     # Cases whose names are put together, here or by others.
     "cvt_invalid",
     "tex_2d_border_linear",

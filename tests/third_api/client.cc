@@ -14,11 +14,7 @@ namespace {
 
 constinit core::Attachment<Process> g_attachment;
 
-void forget_after_fork() {
-  Process* parents = g_attachment.dropped_in_child();
-  if (parents == nullptr) return;
-  for (Session* session : parents->sessions) session->lane->abandon_after_fork();
-}
+void forget_after_fork() { g_attachment.forget_in_child(); }
 
 class Newcomers final : public core::Newcomers {
  public:

@@ -23,7 +23,7 @@ def word(program, outcome):
     if outcome is None:
         return "-"
     if outcome.timed_out:
-        return "hang"
+        return "no time" if outcome.cut_short else "hang"
     if skipped(outcome):
         return "skip"
     if program.compare == "pass" and outcome.status == 0:
@@ -133,7 +133,8 @@ def first_difference(program, native, remote, transcripts=None):
     if remote is None:
         return "not run"
     if remote.timed_out:
-        return "hang; last words: " + last_line(remote)
+        what = "not ended when the run's time was over" if remote.cut_short else "hang"
+        return f"{what}; last words: " + last_line(remote)
     if program.compare == "transcript":
         pair = comparable(native, transcripts) if native else None
         return failed_tests(native, remote) + first_line(*(pair or ([], [])))

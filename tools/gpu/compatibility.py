@@ -72,7 +72,8 @@ def verdict(program, reasons):
     equal = program["equal"]
     if equal.startswith("yes"):
         return equal
-    where = set(equal.partition(": ")[2].split(",")) if equal.startswith("NO") else {"native"}
+    named = equal.startswith(("NO", "no time"))
+    where = set(equal.partition(": ")[2].split(",")) if named else {"native"}
     name = f"{program['group']}/{program['name']}"
     why = {
         side: reason

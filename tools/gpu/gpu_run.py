@@ -276,7 +276,10 @@ class Run:
         hangs = sum(
             1
             for r in self.results
-            if r["program"].group == program.group and r[name] and r[name].timed_out
+            if r["program"].group == program.group
+            and r[name]
+            and r[name].timed_out
+            and not r[name].cut_short
         )
         limit = program.limit_s or self.args.limit
         return max(min(limit, 15), limit / 2**hangs)
@@ -301,13 +304,15 @@ class Run:
         )
         if transcript:
             pathlib.Path(transcript).unlink(missing_ok=True)
-        limit = min(self.limit_for(program, name), max(5, self.left()))
+        allowed = self.limit_for(program, name)
+        limit = min(allowed, max(5, self.left()))
         before, suffix = results.get(key or name), f" {key}" if key else ""
         argv = [self.expanded(word) for word in program.argv]
         attempt = f" try {before.attempts + 1}" if before else ""  # what went wrong before is kept
         label = f"{program.group}-{results['label']}{suffix}{attempt}"
         env = {key: self.expanded(value) for key, value in program.env.items()}
         outcome = side.run(label, argv, env, cwd, limit, not self.args.no_stats)
+        outcome.cut_short = outcome.timed_out and limit < allowed
         outcome.before, outcome.attempts = before, before.attempts + 1 if before else 1
         results[key or name] = outcome
         if transcript and os.path.exists(transcript):

@@ -30,13 +30,14 @@ def cell(program, outcome, seconds=True):
 def verdict(results, sides):
     """`yes`, or what is wrong, for one program over all the sides that ran."""
     program, native = results["program"], results["native"]
-    if native is None:
+    if native is None or native.cut_short:
         return "not run"
     if program.compare != "transcript" and not good(program, native) and not skipped(native):
         return "native fails"
     wrong = [side for side in sides[1:] if not is_equal(results, side)]
     if wrong:
-        return "NO: " + ",".join(wrong)
+        late = all(results[side] and results[side].cut_short for side in wrong)
+        return ("no time: " if late else "NO: ") + ",".join(wrong)
     if skipped(native):
         return "skipped"
     again = any(results[side].attempts > 1 for side in sides if results[side])

@@ -49,6 +49,7 @@ class Outcome:
     refused: frozenset = (
         frozenset()
     )  # entry points that told the program that they are not supported
+    cut_short: bool = False  # timed out only because the whole run's time was over
 
     def facts(self):
         out = dataclasses.asdict(self) | {"before": self.before.facts() if self.before else None}

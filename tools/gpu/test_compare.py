@@ -82,6 +82,16 @@ class Verdict(unittest.TestCase):
         ):
             self.assertEqual(expected, judged(native, remote))
 
+    def test_a_run_whose_time_is_over_is_no_hang(self):
+        stopped, hung = ran("a", 134), ran("a", 134)
+        stopped.timed_out = stopped.cut_short = hung.timed_out = True
+        self.assertEqual("no time: tcp,shm", judged(ran("a"), stopped))
+        self.assertEqual("not run", judged(stopped, None))
+        self.assertEqual("NO: tcp,shm", judged(ran("a"), hung))
+        self.assertEqual(
+            ["no time", "hang"], [compare.word(PROGRAM, stopped), compare.word(PROGRAM, hung)]
+        )
+
     def test_a_yes_hides_nothing(self):
         text = "one RAISED E: x\ntwo SKIPPED y\nthree 1\n"
         self.assertEqual("yes, 1 raise natively, 1 left out", judged(ran(text), ran(text)))

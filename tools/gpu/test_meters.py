@@ -102,14 +102,14 @@ class Arithmetic(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_who_runs_is_seen_and_where(self):
-        before, until = meters.running_times(), time.monotonic() + 0.3
-        while time.monotonic() < until:
-            pass
-        mine = [
-            entry
-            for entry in meters.busy_threads(before, meters.running_times())
-            if entry[1] == os.getpid()
-        ]
+        def busy():  # on a machine whose other programs leave it enough
+            before, until = meters.running_times(), time.monotonic() + 0.3
+            while time.monotonic() < until:
+                pass
+            found = meters.busy_threads(before, meters.running_times())
+            return [entry for entry in found if entry[1] == os.getpid() and entry[3] > 0.1]
+
+        mine = next(filter(None, (busy() for _ in range(30))), [])
         self.assertEqual(len(mine), 1)
         _, _, processor, share = mine[0]
         self.assertIn(processor, range(os.cpu_count()))

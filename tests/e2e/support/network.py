@@ -69,6 +69,9 @@ class Elsewhere:
         """From now on nothing passes on that line, in either direction."""
         self.there("link", "set", self.lines[line], "down")
 
+    def find(self, line):
+        self.there("link", "set", self.lines[line], "up")
+
     @contextlib.contextmanager
     def inside(self):
         """Processes that are started meanwhile, and sockets that are made, are there."""

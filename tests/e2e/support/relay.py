@@ -2,7 +2,9 @@
 """Relays between two processes. A Relay keeps what passes, and may change it. A Wire can be cut,
 held up and slowed. Each connection has a thread for each direction."""
 
+import ctypes
 import socket
+import struct
 import threading
 import time
 
@@ -16,6 +18,8 @@ class Relay:
         self.change = change or (lambda connection, to_server, data: data)
         self.recorded = []  # per connection: (bytes to the server, bytes to the client)
         self.lock = threading.Lock()
+        self.resets = set()  # connections that must not be ended in order
+        self.half_closed = set()  # connections that were ended in one direction
         self.pairs = {}  # open connections: number -> (client, server, its threads)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.endpoint = f"127.0.0.1:{self.listener.getsockname()[1]}"
@@ -74,16 +78,22 @@ class Relay:
                 if data is None:
                     break
                 sink.sendall(data)
-        except OSError:
-            pass
-        end(client)
-        end(server)
+        except OSError as error:
+            # Of a reset, one direction hears "reset" and the other one "broken pipe".
+            if isinstance(error, ConnectionResetError) or number not in self.half_closed:
+                self.was_reset(number, client, server)
+        if number not in self.resets:
+            end(client)
+            end(server)
         with self.lock:
             self.pairs[number][2] -= 1
             if self.pairs[number][2] == 0:
                 del self.pairs[number]
                 client.close()
                 server.close()
+
+    def was_reset(self, number, client, server):
+        """One side was. The other one is ended in order, as many proxies do."""
 
     def everything(self):
         with self.lock:
@@ -118,6 +128,22 @@ class Wire(Relay):
         self.is_cut = True
         self.drop()
 
+    def reset(self):
+        """Resets all connections, as a firewall does that forgets them. Returns how many there
+        were."""
+        with self.lock:
+            pairs = list(self.pairs.values())
+            self.resets.update(self.pairs)
+            for client, server, _ in pairs:
+                reset(client)
+                reset(server)
+        return len(pairs)
+
+    def lose(self):
+        """Resets all connections. Whoever connects is cut off at once, until mend."""
+        self.is_cut = True
+        self.reset()
+
     def hold(self):
         self.passes.clear()
 
@@ -134,3 +160,9 @@ def end(connection):
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
+
+
+def reset(connection):
+    """At once, also while a thread reads it. A close would say that the peer has ended."""
+    none = struct.pack("H14x", socket.AF_UNSPEC)
+    ctypes.CDLL(None).connect(connection.fileno(), none, len(none))

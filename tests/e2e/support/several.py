@@ -103,11 +103,12 @@ class ProgramTest(unittest.TestCase):
 
 
 class TwoServers(ProgramTest):
-    OPTIONS, GPUS = (), 4
+    OPTIONS, GPUS, ENVIRONMENT = (), 4, {}
 
     @classmethod
     def setUpClass(cls):
-        cls.both = [Server(*cls.OPTIONS, gpus=cls.GPUS, warm=0) for _ in range(2)]
+        words = {"gpus": cls.GPUS, "warm": 0, "environment": cls.ENVIRONMENT}
+        cls.both = [Server(*cls.OPTIONS, **words) for _ in range(2)]
         cls.near, cls.far = cls.both
         for server in cls.both:
             cls.addClassCleanup(server.stop)
