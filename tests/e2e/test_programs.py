@@ -63,7 +63,8 @@ class Programs(unittest.TestCase):
 
     def test_who_waits_leaves_the_processors_to_the_work(self):
         """Two processors for program, worker and software GPU: nobody spins through a kernel that
-        needs them. Processor time, because it is the same on a busy machine."""
+        needs them. Processor time, because a busy machine changes it least; the best of a few
+        tries, because it still changes it. Who spins is over the bound in every try."""
         kernels = 600
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, sorted(before)[:2])
@@ -98,10 +99,13 @@ class Programs(unittest.TestCase):
                         - workers
                     )
 
-                direct = native(kernels) - native(1)
                 for transport in ("tcp", "shm"):
-                    behind = ours(kernels, transport) - ours(1, transport)
-                    self.assertLess(behind, 1.6 * direct, transport)
+                    ratios = []
+                    while not ratios or min(ratios) >= 1.6 and len(ratios) < 5:
+                        direct = native(kernels) - native(1)
+                        behind = ours(kernels, transport) - ours(1, transport)
+                        ratios.append(behind / direct)
+                    self.assertLess(min(ratios), 1.6, (transport, ratios))
         finally:
             os.sched_setaffinity(0, before)
 
