@@ -22,9 +22,10 @@ Passage::Passage(gpu::Driver* driver, std::function<void(CUcontext, const Passag
   memory_ = static_cast<uint8_t*>(memory);
   for (uint8_t* at = memory_; Line & line : lines_) {
     line.passage = this;
-    line.received = at;
-    line.sent = at + kPassagePieceBytes;
-    at += 2 * kPassagePieceBytes;
+    for (Stage* stage : {&line.in[0], &line.in[1], &line.out[0], &line.out[1]}) {
+      stage->memory = at;
+      at += kPassagePieceBytes;
+    }
   }
 }
 
@@ -160,10 +161,17 @@ void Passage::settle(CUcontext context, std::chrono::milliseconds patience) {
   }
 }
 
-bool Passage::anybody_copies(CUcontext context) const {
-  return std::any_of(std::begin(lines_), std::end(lines_), [context](const Line& line) {
-    if (context == nullptr) return line.receiver_in != nullptr || line.sender_in != nullptr;
-    return line.receiver_in == context || line.sender_in == context;
+template <typename Use>
+void Passage::each_stage(const Use& use) {
+  for (Line& line : lines_)
+    for (Stage* stage : {&line.in[0], &line.in[1], &line.out[0], &line.out[1]}) use(stage);
+}
+
+// A thread may be busy with its connection for long while the GPU copies its other piece. So
+// whoever needs the copy to be over waits for the GPU here, not for the thread.
+void Passage::land_all(CUcontext context, Hold* hold) {
+  each_stage([&](Stage* stage) {
+    if (context == nullptr || stage->context == context) land(stage, hold);
   });
 }
 
@@ -177,12 +185,21 @@ void Passage::end_context(CUcontext context) {
     ledger_.fail(operation, CUDA_ERROR_CONTEXT_IS_DESTROYED, &steps);
     take(steps);
   }
-  changed_.wait(hold, [&] { return !anybody_copies(context); });
-  if (pinned_in_ != context) return;
+  land_all(context, &hold);
+  std::vector<CUevent> events;
+  each_stage([&](Stage* stage) {
+    const auto made = stage->events.find(context);
+    if (made == stage->events.end()) return;
+    events.push_back(made->second);
+    stage->events.erase(made);
+  });
   // The next copy pins it again. Other contexts may copy through it now.
-  unpins_ = true;
-  changed_.wait(hold, [&] { return !anybody_copies(nullptr); });
+  const bool unpins = pinned_in_ == context;
+  unpins_ = unpins;
+  if (unpins) land_all(nullptr, &hold);
   hold.unlock();
+  for (CUevent event : events) driver_->cuEventDestroy_v2(event);
+  if (!unpins) return;
   driver_->cuMemHostUnregister(memory_);
   hold.lock();
   pinned_in_ = nullptr;
@@ -207,14 +224,16 @@ void Passage::lose() {
 
 // ---- the bytes ----
 
-// To or from `memory`, in the thread's current context. Returns when the bytes are there.
-CUresult Passage::copy(const PassageWork& work, uint64_t at, uint64_t bytes,
-                       uint8_t* memory) const {
+// In the thread's current context.
+CUresult Passage::enqueue(const PassageWork& work, const Piece& piece, Stage* stage,
+                          CUevent* event) const {
   const bool out = work.role == PassageRole::kSend;
   CUresult result = driver_->cuCtxSetCurrent(work.context);
-  for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
-    const PassagePart part = part_at(work.shape, at + done, bytes - done);
-    uint8_t* here = memory + done;
+  if (result == CUDA_SUCCESS && *event == nullptr)
+    result = driver_->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+  for (uint64_t done = 0; done < piece.bytes && result == CUDA_SUCCESS;) {
+    const PassagePart part = part_at(work.shape, piece.at + done, piece.bytes - done);
+    uint8_t* here = stage->memory + done;
     done += part.bytes();
     if (part.rows == 1) {
       result = out ? driver_->cuMemcpyDtoHAsync_v2(here, part.address, part.width, work.mover)
@@ -232,65 +251,112 @@ CUresult Passage::copy(const PassageWork& work, uint64_t at, uint64_t bytes,
     rows.Height = part.rows;
     result = driver_->cuMemcpy2DAsync_v2(&rows, work.mover);
   }
-  const CUresult over = driver_->cuStreamSynchronize(work.mover);
-  return result != CUDA_SUCCESS ? result : over;
+  if (result == CUDA_SUCCESS) result = driver_->cuEventRecord(*event, work.mover);
+  if (result != CUDA_SUCCESS) driver_->cuStreamSynchronize(work.mover);  // some of it was begun
+  return result;
 }
 
-CUresult Passage::copy_unlocked(uint64_t operation, uint64_t at, uint64_t bytes, uint8_t* memory,
-                                CUcontext* user, Hold* hold) {
-  const auto found = works_.find(operation);
-  if (found == works_.end()) return CUDA_ERROR_UNKNOWN;
+void Passage::begin(Stage* stage, const Piece& piece, Hold* hold) {
+  stage->piece = piece;
+  stage->result = CUDA_ERROR_UNKNOWN;
+  const auto found = works_.find(piece.operation);
+  if (found == works_.end()) return;
   ++found->second.copying;
   const PassageWork work = found->second;
-  *user = work.context;
+  const auto made = stage->events.find(work.context);
+  CUevent event = made != stage->events.end() ? made->second : nullptr;
+  stage->context = work.context;
+  stage->busy = true;
   hold->unlock();
-  const CUresult result = copy(work, at, bytes, memory);
+  const CUresult result = enqueue(work, piece, stage, &event);
   hold->lock();
-  *user = nullptr;
-  PassageWork& after = found->second;  // it stays as long as somebody copies
-  if (--after.copying == 0 && after.over) finish(found);
+  stage->busy = false;
+  stage->result = result;
+  stage->event = event;
+  if (event != nullptr) stage->events[work.context] = event;
   changed_.notify_all();
-  return result;
+}
+
+void Passage::land(Stage* stage, Hold* hold) {
+  changed_.wait(*hold, [stage] { return !stage->busy; });
+  if (stage->context == nullptr) return;
+  if (stage->result == CUDA_SUCCESS) {
+    stage->busy = true;
+    hold->unlock();
+    const CUresult result = driver_->cuEventSynchronize(stage->event);
+    hold->lock();
+    stage->busy = false;
+    stage->result = result;
+  }
+  stage->context = nullptr;
+  const Piece& piece = stage->piece;
+  const auto found = works_.find(piece.operation);  // it stays as long as somebody copies
+  if (--found->second.copying == 0 && found->second.over) finish(found);
+  PassageLedger::Steps steps;
+  if (stage->result == CUDA_SUCCESS)
+    ledger_.moved(piece.operation, piece.bytes, &steps);
+  else
+    ledger_.fail(piece.operation, stage->result, &steps);
+  take(steps);
+  changed_.notify_all();
 }
 
 void Passage::receive_main(void* self) {
   auto* line = static_cast<Line*>(self);
-  while (line->passage->receive_one(line)) continue;
+  Stage* last = nullptr;
+  while (line->passage->receive_one(line, &last)) continue;
+  if (last != nullptr) {
+    Hold hold(line->passage->mutex_);
+    line->passage->land(last, &hold);
+  }
   line->passage->lose();
 }
 
-bool Passage::receive_one(Line* line) {
+// `last`: the piece that the GPU may still copy.
+bool Passage::receive_one(Line* line, Stage** last) {
   PassageFrame frame;
   transport::Channel& channel = *line->channel;
-  if (!channel.receive(&frame, sizeof frame, sizeof frame, {}).ok() || !is_sound(frame))
-    return false;
-  if (frame.bytes != 0 && !channel.receive(line->received, frame.bytes, frame.bytes, {}).ok())
+  auto* head = reinterpret_cast<uint8_t*>(&frame);
+  size_t got = 0;
+  if (*last != nullptr) {
+    base::Result<size_t> some = channel.receive(head, 0, sizeof frame, {});
+    if (!some.ok()) return false;
+    got = *some;
+    if (got == 0) {  // this thread may sleep now
+      Hold hold(mutex_);
+      land(*last, &hold);
+      *last = nullptr;
+    }
+  }
+  const size_t rest = sizeof frame - got;
+  if (rest != 0 && !channel.receive(head + got, rest, rest, {}).ok()) return false;
+  if (!is_sound(frame)) return false;
+  Stage* stage = *last == &line->in[0] ? &line->in[1] : &line->in[0];
+  if (frame.bytes != 0 && !channel.receive(stage->memory, frame.bytes, frame.bytes, {}).ok())
     return false;
   Hold hold(mutex_);
-  if (frame.says == PassageSays::kData) {
-    write_piece(line, frame, &hold);
-  } else {
+  if (frame.says != PassageSays::kData) {
     PassageLedger::Steps steps;
     ledger_.heard(frame, &steps);
     take(steps);
+  } else if (write_piece(frame, stage, &hold)) {
+    if (*last != nullptr) land(*last, &hold);
+    *last = stage;
   }
   return true;
 }
 
-void Passage::write_piece(Line* line, const PassageFrame& frame, Hold* hold) {
+// False: nobody wants it any more.
+bool Passage::write_piece(const PassageFrame& frame, Stage* stage, Hold* hold) {
   changed_.wait(*hold, [this] { return !unpins_; });
   PassageLedger::Steps steps;
   ledger_.heard(frame, &steps);
-  const bool good = steps.size() == 1 && steps[0].kind == PassageLedger::Step::Kind::kMove;
-  if (!good) return take(steps);
-  const CUresult result = copy_unlocked(frame.operation, frame.value, frame.bytes, line->received,
-                                        &line->receiver_in, hold);
-  steps.clear();
-  if (result == CUDA_SUCCESS)
-    ledger_.moved(frame.operation, frame.bytes, &steps);
-  else
-    ledger_.fail(frame.operation, result, &steps);
+  if (steps.size() == 1 && steps[0].kind == PassageLedger::Step::Kind::kMove) {
+    begin(stage, {frame.operation, frame.value, frame.bytes}, hold);
+    return true;
+  }
   take(steps);
+  return false;
 }
 
 void Passage::send_main(void* self) {
@@ -301,17 +367,34 @@ void Passage::send_main(void* self) {
 void Passage::send_all(Line* line) {
   Hold hold(mutex_);
   bool alive = true;
+  Stage* next = nullptr;  // the piece that the GPU copies, or has copied
   while (alive && !ended_ && !lost_) {
     Piece piece;
-    if (is_first(line) && !frames_.empty())
+    if (is_first(line) && !frames_.empty()) {
       alive = send_frames(line, &hold);
-    else if (!unpins_ && next_piece(&piece))
-      alive = send_piece(line, piece, &hold);
-    else
+    } else if (next != nullptr) {
+      alive = send_piece(line, &next, &hold);
+    } else if (!unpins_ && next_piece(&piece)) {
+      next = &line->out[0];
+      begin(next, piece, &hold);
+    } else {
+      ++idle_senders_;
       (is_first(line) ? changed_ : pieces_).wait(hold);
+      --idle_senders_;
+    }
   }
+  if (next != nullptr) land(next, &hold);
   hold.unlock();
   if (!alive) lose();
+}
+
+bool Passage::next_piece(Piece* piece) {
+  for (; !sends_.empty(); sends_.pop_front()) {
+    piece->operation = sends_.front();
+    if (ledger_.next_piece(piece->operation, kPassagePieceBytes, &piece->at, &piece->bytes))
+      return true;
+  }
+  return false;
 }
 
 bool Passage::send_frames(Line* line, Hold* hold) {
@@ -324,32 +407,26 @@ bool Passage::send_frames(Line* line, Hold* hold) {
   return sent;
 }
 
-bool Passage::next_piece(Piece* piece) {
-  for (; !sends_.empty(); sends_.pop_front()) {
-    piece->operation = sends_.front();
-    if (ledger_.next_piece(piece->operation, kPassagePieceBytes, &piece->at, &piece->bytes))
-      return true;
+// Has the GPU copy the line's next piece while this one is sent, unless another line is free for
+// it.
+bool Passage::send_piece(Line* line, Stage** next, Hold* hold) {
+  Stage* stage = *next;
+  *next = nullptr;
+  Piece piece;
+  if (idle_senders_ == 0 && !unpins_ && next_piece(&piece)) {
+    *next = stage == &line->out[0] ? &line->out[1] : &line->out[0];
+    begin(*next, piece, hold);
   }
-  return false;
-}
-
-bool Passage::send_piece(Line* line, const Piece& piece, Hold* hold) {
-  const CUresult result =
-      copy_unlocked(piece.operation, piece.at, piece.bytes, line->sent, &line->sender_in, hold);
-  PassageLedger::Steps steps;
-  if (result == CUDA_SUCCESS)
-    ledger_.moved(piece.operation, piece.bytes, &steps);  // the answer may come before `send` ends
-  else
-    ledger_.fail(piece.operation, result, &steps);
-  take(steps);
-  if (ledger_.find(piece.operation) == nullptr) return true;  // it has failed meanwhile
-  PassageFrame head = {PassageSays::kData, static_cast<uint32_t>(piece.bytes), piece.operation,
-                       piece.at};
-  const iovec parts[] = {{&head, sizeof head}, {line->sent, piece.bytes}};
+  land(stage, hold);  // says so in the ledger: the answer may come before `send` ends
+  const Piece& sent = stage->piece;
+  if (stage->result != CUDA_SUCCESS || ledger_.find(sent.operation) == nullptr) return true;
+  PassageFrame head = {PassageSays::kData, static_cast<uint32_t>(sent.bytes), sent.operation,
+                       sent.at};
+  const iovec parts[] = {{&head, sizeof head}, {stage->memory, sent.bytes}};
   hold->unlock();
-  const bool sent = line->channel->send(parts, 2).ok();
+  const bool alive = line->channel->send(parts, 2).ok();
   hold->lock();
-  return sent;
+  return alive;
 }
 
 }  // namespace tendril::worker::cuda

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One passage: connections to a worker of another server, its lines, with two threads each. One
 // receives and writes to the GPU, the other reads from the GPU and sends. They copy in streams of
-// their own, so neither ever waits for work of the program. Pieces of a copy go over whichever line
-// is free; all else goes over the first. Which half waits for what is the ledger's (ledger.h). Any
+// their own, so neither ever waits for work of the program. While a thread works on its connection
+// with a piece, the GPU copies its next or its last one. Pieces of a copy go over whichever line is
+// free; all else goes over the first. Which half waits for what is the ledger's (ledger.h). Any
 // thread, unless a member says otherwise.
 #pragma once
 
@@ -26,9 +27,9 @@
 
 namespace tendril::worker::cuda {
 
-// Of one passage: two pieces for each line.
+// Of one passage: two pieces for each thread of each line.
 inline constexpr size_t kPassageMemoryBytes =
-    size_t{2} * kPassagePieceBytes * wire::kPassageLinesMax;
+    size_t{4} * kPassagePieceBytes * wire::kPassageLinesMax;
 
 // What holds a stream: it waits until the word is at least `value`.
 struct PassageHold {
@@ -77,30 +78,44 @@ class Passage {
 
  private:
   using Hold = std::unique_lock<std::mutex>;
-  struct Line {
-    Passage* passage = nullptr;
-    std::unique_ptr<transport::Channel> channel;           // constant once the threads run
-    uint8_t *received = nullptr, *sent = nullptr;          // one piece; of one thread each
-    CUcontext receiver_in = nullptr, sender_in = nullptr;  // contexts that the threads use now
-    base::Thread receiver, sender;
-  };
   struct Piece {
     uint64_t operation = 0, at = 0, bytes = 0;
+  };
+  // A piece between a GPU and a connection. Its memory is its thread's, all else is under the lock.
+  struct Stage {
+    uint8_t* memory = nullptr;  // one piece
+    Piece piece;
+    CUcontext context = nullptr;  // in which the GPU copies it; null: it does not
+    bool busy = false;            // a thread is in a call of the driver for it
+    CUevent event = nullptr;      // comes after the copy
+    CUresult result = CUDA_SUCCESS;
+    std::map<CUcontext, CUevent> events;  // made so far
+  };
+  struct Line {
+    Passage* passage = nullptr;
+    std::unique_ptr<transport::Channel> channel;  // constant once the threads run
+    Stage in[2], out[2];                          // the receiver's and the sender's
+    base::Thread receiver, sender;
   };
 
   static void receive_main(void* line);
   static void send_main(void* line);
-  bool receive_one(Line* line);
-  void write_piece(Line* line, const PassageFrame& frame, Hold* hold);
+  bool receive_one(Line* line, Stage** last);
+  bool write_piece(const PassageFrame& frame, Stage* stage, Hold* hold);
   void send_all(Line* line);
   bool next_piece(Piece* piece);
   bool send_frames(Line* line, Hold* hold);
-  bool send_piece(Line* line, const Piece& piece, Hold* hold);
-  CUresult copy(const PassageWork& work, uint64_t at, uint64_t bytes, uint8_t* memory) const;
-  // Copies for an operation that is there, without the lock. `user` tells who does.
-  CUresult copy_unlocked(uint64_t operation, uint64_t at, uint64_t bytes, uint8_t* memory,
-                         CUcontext* user, Hold* hold);
-  bool anybody_copies(CUcontext context) const;  // null: for any
+  bool send_piece(Line* line, Stage** next, Hold* hold);
+  CUresult enqueue(const PassageWork& work, const Piece& piece, Stage* stage, CUevent* event) const;
+  // Has the GPU copy it, for an operation that is there. Without the lock for a moment.
+  void begin(Stage* stage, const Piece& piece, Hold* hold);
+  // Returns when the GPU has copied it, if it does, and the ledger knows. Without the lock
+  // meanwhile.
+  void land(Stage* stage, Hold* hold);
+  template <typename Use>
+  void each_stage(const Use& use);
+  // Lands what the GPU copies. Null: in any context.
+  void land_all(CUcontext context, Hold* hold);
   bool is_first(const Line* line) const { return line == &lines_[0]; }
   void take(const PassageLedger::Steps& steps);
   void finish(std::map<uint64_t, PassageWork>::iterator at);
@@ -115,7 +130,8 @@ class Passage {
   std::map<uint64_t, PassageWork> works_;
   std::deque<PassageFrame> frames_;  // to be sent
   std::deque<uint64_t> sends_;       // whose bytes are to be sent
-  uint64_t given_up_ = 0;            // settle() waits for later ones only
+  uint32_t idle_senders_ = 0;
+  uint64_t given_up_ = 0;  // settle() waits for later ones only
   bool lost_ = false, ended_ = false;
   bool unpins_ = false;            // nobody begins to copy now
   uint8_t* memory_ = nullptr;      // of all lines' pieces
