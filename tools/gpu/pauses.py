@@ -17,7 +17,7 @@ import sides
 from steps import Gpu, Steps
 from tenants import Process
 
-PAUSE_S = 60
+PAUSE_S = 600  # at most: ten times --share-seconds
 HALF = fractions.Fraction(1, 2)
 GIGABYTES = (1, 20, 80)
 # What a worker may do, until the driver can checkpoint it.

@@ -88,6 +88,7 @@ def nccl_library(whole):
 
 class Servers(Steps):
     SIDES = ("native", "two", "nvlink", "one", "local", "mixed", *LINES)
+    CHECKED = ("nvlink", "two", "one")  # by nccl_check
 
     def __init__(self, whole, here, words):
         super().__init__(whole, here, "servers")
@@ -207,7 +208,7 @@ class Servers(Steps):
     def table(self, whole):
         file = self.whole.work / f"table-{whole}"
         if not file.exists():
-            made = f"import model; print(model.cases(2, whole={whole}), end='')"
+            made = f"import model; print(model.cases({self.RANKS}, whole={whole}), end='')"
             argv = [sys.executable, "-B", "-c", made]
             file.write_text(subprocess.check_output(argv, cwd=NCCL_TESTS, text=True, timeout=60))
             file.chmod(0o644)
@@ -216,7 +217,7 @@ class Servers(Steps):
     def checks(self):
         facts = {}
         program = str(self.whole.binaries / "bin/programs/nccl_check")
-        for mode, name in itertools.product(MODES, ("nvlink", "two", "one")):
+        for mode, name in itertools.product(MODES, self.CHECKED):
             if self.time_left() < 5:
                 break
             table = str(self.table(mode in ("group", "processes")))
@@ -533,6 +534,7 @@ class Four(Servers):
     two servers."""
 
     SIDES = ("native", "nvlink", "local", "mixed", "remote")
+    CHECKED = ("nvlink", "remote", "mixed")
     RANKS = 4
 
     def open_all(self):
@@ -590,6 +592,6 @@ def measure(whole, here, words=()):
         ("faults", 30, within(100, s.faults)),
     ]
     if four:
-        steps = [("torch", 60, within(200, s.torch))]
+        steps = [("checks", 30, within(100, s.checks)), ("torch", 60, within(200, s.torch))]
     text = s.run_all(steps, words)
     return text + "\n\n" + server_tables.tables(s.facts)
