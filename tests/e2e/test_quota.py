@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import harness
+import test_memory
 from harness import MIB, Server, eventually, tendril
 
 CONTEXT_MIB, CODE_MIB = 24, 32
@@ -22,13 +23,13 @@ GRAPH_RESIDUE = 4 * MIB  # of quota_program.py
 PROGRAM = pathlib.Path(__file__).with_name("support") / "quota_program.py"
 
 
-def card(memory=2048 * MIB, **more):
+def card(memory=2048 * MIB, costs="card", context_mib=CONTEXT_MIB, **more):
     """A server with one GPU, and the board that shows what is really taken."""
     board = f"/dev/shm/tendril-quota-{os.getpid()}-{os.urandom(4).hex()}"
     environment = {
         "TENDRIL_SOFTGPU_BOARD": board,
-        "TENDRIL_SOFTGPU_COSTS": "card",
-        "TENDRIL_SOFTGPU_CONTEXT_MB": str(CONTEXT_MIB),
+        "TENDRIL_SOFTGPU_COSTS": costs,
+        "TENDRIL_SOFTGPU_CONTEXT_MB": str(context_mib),
         "TENDRIL_SOFTGPU_DEVICES": "1",
         "TENDRIL_SOFTGPU_MEMORY_MB": str(memory // MIB),
     }
@@ -111,6 +112,85 @@ assert got == OUT_OF_MEMORY and 2 <= len(made) < 40, (got, len(made))
 """,
     ),
 )
+
+
+# A stream that waits for this program, which waits for a line of its stdin.
+STOPPED = """
+go_on, least = threading.Event(), 32
+waits = ctypes.CFUNCTYPE(None, c_void_p)(lambda _: go_on.wait())
+nothing = ctypes.CFUNCTYPE(None, c_void_p)(lambda _: None)
+one, another = c_void_p(), c_void_p()
+must(cuda.cuStreamCreate(byref(one), 1))
+must(cuda.cuStreamCreate(byref(another), 1))
+def stop(stream):
+    must(cuda.cuLaunchHostFunc(stream, waits, None))
+def take(mib, stream, pool=None):
+    p = c_uint64()
+    if pool is None:
+        return cuda.cuMemAllocAsync(byref(p), c_size_t(mib * MIB), stream), p
+    return cuda.cuMemAllocFromPoolAsync(byref(p), c_size_t(mib * MIB), pool, stream), p
+def say(word):
+    print(word, flush=True)
+    sys.stdin.readline()
+free_mib()
+must(cuda.cuLaunchHostFunc(one, nothing, None))  # it may take memory itself
+p = c_uint64()
+big = free_mib() * 2 // 3 // least * least
+assert big > 0
+"""
+
+# Each took memory that a stream had still to free, or pieces of which a part was paid.
+STOPPED_ATTACKS = {
+    "another stream": """
+got, p = take(big, one)
+must(got)
+stop(one)
+must(cuda.cuMemFreeAsync(p, one))
+assert take(big, another)[0] == 2
+say("held")
+go_on.set()
+got, p = take(big, another)  # waits for that stream
+must(got)
+""",
+    "a pool that is gone": """
+pool, props = c_void_p(), PoolProps(1, 0, where)
+must(cuda.cuMemPoolCreate(byref(pool), byref(props)))
+got, p = take(big, one, pool)
+must(got)
+stop(one)
+must(cuda.cuMemFreeAsync(p, one))
+must(cuda.cuMemPoolDestroy(pool))
+assert cuda.cuMemAlloc_v2(byref(p), c_size_t(big * MIB)) == 2
+say("held")
+go_on.set()
+must(cuda.cuCtxSynchronize())
+must(cuda.cuMemAlloc_v2(byref(p), c_size_t(big * MIB)))
+""",
+    "a pool that is gone before its block": """
+pool, props = c_void_p(), PoolProps(1, 0, where)
+must(cuda.cuMemPoolCreate(byref(pool), byref(props)))
+got, p = take(big, one, pool)
+must(got)
+stop(one)
+must(cuda.cuMemPoolDestroy(pool))
+must(cuda.cuMemFreeAsync(p, one))
+assert cuda.cuMemAlloc_v2(byref(p), c_size_t(big * MIB)) == 2
+say("held")
+go_on.set()
+must(cuda.cuCtxSynchronize())
+must(cuda.cuMemAlloc_v2(byref(p), c_size_t(big * MIB)))
+""",
+    "a part of a piece": """
+must(cuda.cuMemAlloc_v2(byref(p), c_size_t((free_mib() - 20) * MIB)))
+stop(one)
+got, p = take(2, one)
+say("held")
+go_on.set()
+must(cuda.cuCtxSynchronize())
+if got == 0:
+    must(cuda.cuMemFreeAsync(p, one))
+""",
+}
 
 
 @harness.needs_client
@@ -210,6 +290,35 @@ class Quota(unittest.TestCase):
             process.communicate("\n")
             self.assertEqual(process.returncode, 0)
             eventually(server.settled, 10, "everything given back")
+
+    def test_memory_that_streams_have_still_to_free(self):
+        """It counts until they get there, and is waited for, but not for ever."""
+        for costs, context_mib in (("card", CONTEXT_MIB), ("card", 0), ("bytes", 0)):
+            server, board = self.start(memory=1024 * MIB, costs=costs, context_mib=context_mib)
+            for name, text in STOPPED_ATTACKS.items():
+                with self.subTest(name, costs=costs, context_mib=context_mib):
+                    self.attack_stopped(server, board, text, context_mib)
+
+    def attack_stopped(self, server, board, text, context_mib):
+        process = subprocess.Popen(
+            [
+                *(harness.TENDRIL, "run", "--server", server.endpoint, "-m", "200M", "--"),
+                *(sys.executable, "-c", test_memory.PROGRAM + STOPPED + text + "say('end')"),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=harness.clean_environment(),
+        )
+        self.addCleanup(self.end, process)
+        for word in ("held", "end"):
+            self.assertEqual(process.stdout.readline(), word + "\n")
+            self.check(server, board)
+            self.assertLessEqual(taken(board)[0], 200 + context_mib)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        self.assertEqual(process.wait(30), 0)
+        eventually(server.settled, 10, "everything given back")
 
     def test_processes_that_the_slice_cannot_hold_are_refused(self):
         server, board = self.start(memory=1024 * MIB)

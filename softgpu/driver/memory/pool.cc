@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered allocation and memory pools. An allocation gets its address and is charged at
 // once. A free takes effect when the stream reaches it. A pool keeps statistics only: freed memory
-// goes back to the device. It counts as reserved until somebody synchronises, because a driver's
-// pool cannot give up what the host has not seen to be free. After that it counts as reserved up to
-// the release threshold, until it is trimmed or allocated again.
+// goes back to the device. Until the stream is there, only later allocations of the same stream may
+// have it. It counts as reserved until somebody synchronises after that, because a driver's pool
+// cannot give up what the host has not seen to be free. Then it counts as reserved up to the
+// release threshold, until it is trimmed or allocated again.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,8 +35,9 @@ struct Pool {
   int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
   uint64_t release_threshold = 0;
   uint64_t used = 0, used_high = 0;
-  uint64_t unseen = 0;         // freed since the last synchronisation
-  uint64_t kept = 0;           // freed before it, and not given up
+  std::map<const Stream*, uint64_t> ahead;  // freed in a stream that has still to get there
+  uint64_t unseen = 0;                      // freed since the last synchronisation
+  uint64_t kept = 0;                        // freed before it, and not given up
   uint64_t charged = 0;        // of the device's memory, with costs=card; else each block is
   std::set<uint64_t> leaving;  // addresses whose free a stream has still to reach
   std::map<int, CUmemAccess_flags> access;
@@ -86,7 +88,13 @@ PoolPtr pool_of(CUmemoryPool handle) {
   return pool ? pool : ended_pools().get(handle);
 }
 
-uint64_t held_by(const Pool& pool) { return pool.used + pool.unseen + pool.kept; }
+uint64_t ahead_of(const Pool& pool) {
+  uint64_t sum = 0;
+  for (const auto& [stream, bytes] : pool.ahead) sum += bytes;
+  return sum;
+}
+
+uint64_t held_by(const Pool& pool) { return pool.used + ahead_of(pool) + pool.unseen + pool.kept; }
 
 // Takes or gives back what the pool needs to hold `bytes`. Caller holds the pool's lock.
 bool recharge(Pool* pool, uint64_t bytes) {
@@ -97,27 +105,53 @@ bool recharge(Pool* pool, uint64_t bytes) {
   return true;
 }
 
-// False: the device has no room for the pool's growth.
-bool account(CUmemoryPool handle, int64_t bytes) {
-  PoolPtr pool = pool_of(handle);
-  if (!pool) return true;
+// Caller holds the lock of a pool that may have been destroyed.
+void end_if_empty(CUmemoryPool handle, Pool* pool) {
+  if (pool->used == 0 && pool->ahead.empty() && ended_pools().remove(handle)) recharge(pool, 0);
+}
+
+// An allocation in a stream's order. False: the device has no room for the pool's growth.
+bool grow(const PoolPtr& pool, uint64_t bytes, const Stream* stream) {
   std::lock_guard guard(pool->lock);
-  if (bytes > 0) {
-    const uint64_t free = held_by(*pool) - pool->used, wanted = static_cast<uint64_t>(bytes);
-    if (!recharge(pool.get(), held_by(*pool) + (wanted > free ? wanted - free : 0))) return false;
-  }
-  pool->used += static_cast<uint64_t>(bytes);
-  if (bytes < 0) {
-    pool->unseen += static_cast<uint64_t>(-bytes);
-    any_unseen = true;
-  } else {
-    const uint64_t again = std::min<uint64_t>(pool->kept, static_cast<uint64_t>(bytes));
-    pool->kept -= again;
-    pool->unseen -= std::min<uint64_t>(pool->unseen, static_cast<uint64_t>(bytes) - again);
-  }
+  const auto own = pool->ahead.find(stream);
+  const uint64_t own_bytes = own != pool->ahead.end() ? own->second : 0;
+  const uint64_t free = pool->kept + pool->unseen + own_bytes;
+  if (!recharge(pool.get(), held_by(*pool) + (bytes > free ? bytes - free : 0))) return false;
+  pool->used += bytes;
   pool->used_high = std::max(pool->used_high, pool->used);
-  if (pool->used == 0 && ended_pools().remove(handle)) recharge(pool.get(), 0);
+  uint64_t again = std::min(bytes, free);
+  for (uint64_t* part : {&pool->kept, &pool->unseen}) {
+    const uint64_t taken = std::min(*part, again);
+    *part -= taken;
+    again -= taken;
+  }
+  if (again != 0 && (own->second -= again) == 0) pool->ahead.erase(own);
   return true;
+}
+
+// A free. `stream`: when it gets there; null: now.
+void shrink(CUmemoryPool handle, uint64_t bytes, const Stream* stream) {
+  const PoolPtr pool = pool_of(handle);
+  if (!pool) return;
+  std::lock_guard guard(pool->lock);
+  pool->used -= bytes;
+  (stream != nullptr ? pool->ahead[stream] : pool->unseen) += bytes;
+  any_unseen = true;
+  if (stream == nullptr) end_if_empty(handle, pool.get());
+}
+
+// The stream has got to a free of so many bytes. What it allocated meanwhile had some of them.
+void reach(CUmemoryPool handle, uint64_t bytes, const Stream* stream) {
+  const PoolPtr pool = pool_of(handle);
+  if (!pool) return;
+  std::lock_guard guard(pool->lock);
+  if (const auto own = pool->ahead.find(stream); own != pool->ahead.end()) {
+    const uint64_t freed = std::min(own->second, bytes);
+    pool->unseen += freed;
+    any_unseen = true;
+    if ((own->second -= freed) == 0) pool->ahead.erase(own);
+  }
+  end_if_empty(handle, pool.get());
 }
 
 bool has_leaving(Pool& pool) {
@@ -156,8 +190,7 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
                            : map.allocate_device(pool->device, bytes, MemoryKind::kPool,
                                                  context->handle, pool->handle);
   };
-  const auto blocks = static_cast<int64_t>(bytes);
-  if (costs_as_card() && !account(pool->handle, blocks)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (costs_as_card() && !grow(pool, bytes, stream.get())) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = take();
   // memory that a driver would use again in the stream's order
   if (address == 0 && has_leaving(*pool)) {
@@ -165,10 +198,10 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
     address = take();
   }
   if (address == 0) {
-    if (costs_as_card()) account(pool->handle, -blocks);
+    if (costs_as_card()) shrink(pool->handle, bytes, nullptr);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (!costs_as_card()) account(pool->handle, blocks);
+  if (!costs_as_card()) grow(pool, bytes, stream.get());
   *out = address;
   return CUDA_SUCCESS;
 }
@@ -186,7 +219,7 @@ CUresult device_location(const CUmemLocation& location) {
 }  // namespace
 
 void freed_at_once(CUmemoryPool pool, uint64_t bytes) {
-  account(pool, -static_cast<int64_t>(bytes));
+  shrink(pool, bytes, nullptr);
   settle_pools();
 }
 
@@ -194,7 +227,8 @@ void settle_pools() {
   if (!any_unseen.exchange(false)) return;
   for (auto& [handle, pool] : pools().all()) {
     std::lock_guard guard(pool->lock);
-    const uint64_t room = pool->release_threshold - std::min(pool->release_threshold, pool->used);
+    const uint64_t others = pool->used + ahead_of(*pool);
+    const uint64_t room = pool->release_threshold - std::min(pool->release_threshold, others);
     pool->kept = std::min(pool->kept + pool->unseen, room);
     pool->unseen = 0;
     recharge(pool.get(), held_by(*pool));
@@ -234,22 +268,24 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
     }
   }
   if (auto answer = free_graph_memory(dptr)) return *answer;
-  // For the pool it is free now: later allocations of the stream may have it.
+  // For the pool it is free now: later allocations of the stream may have it, and no others.
   PoolPtr pool = pools().get(found->pool);
   if (pool) {
     std::lock_guard guard(pool->lock);
     if (!pool->leaving.insert(dptr).second) return CUDA_ERROR_INVALID_VALUE;
   }
-  account(found->pool, -static_cast<int64_t>(found->bytes));
+  const Stream* const order = stream.get();
+  shrink(found->pool, found->bytes, order);
   // Runs after an error too: the memory must not stay taken.
   QueuedOp op;
-  op.run = [dptr, pool] {
+  op.run = [dptr, pool, order, handle = found->pool, bytes = found->bytes] {
     auto gone = MemoryMap::instance().remove(dptr, {MemoryKind::kPool, MemoryKind::kDevice});
     if (pool) {
       std::lock_guard guard(pool->lock);
       pool->leaving.erase(dptr);
     }
     if (gone) MemoryMap::instance().free(*gone);
+    reach(handle, bytes, order);
   };
   context->submit(stream, std::move(op));
   return CUDA_SUCCESS;
@@ -324,8 +360,8 @@ SOFT(cuMemPoolDestroy)(CUmemoryPool handle) {
   pools().remove(handle);
   std::lock_guard guard(pool->lock);
   pool->unseen = pool->kept = 0;
-  recharge(pool.get(), pool->used);
-  if (pool->used != 0) ended_pools().put(handle, pool);
+  recharge(pool.get(), held_by(*pool));
+  if (held_by(*pool) != 0) ended_pools().put(handle, pool);
   return CUDA_SUCCESS;  // a device whose current pool this was falls back to its default
 }
 
@@ -333,7 +369,7 @@ SOFT(cuMemPoolTrimTo)(CUmemoryPool handle, size_t minBytesToKeep) {
   PoolPtr pool = pools().get(handle);
   if (!pool) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(pool->lock);
-  const uint64_t others = pool->used + pool->unseen;
+  const uint64_t others = pool->used + ahead_of(*pool) + pool->unseen;
   pool->kept =
       std::min<uint64_t>(pool->kept, minBytesToKeep - std::min<uint64_t>(minBytesToKeep, others));
   recharge(pool.get(), held_by(*pool));

@@ -76,4 +76,20 @@ class Contexts {
   CUcontext driver_current_ = nullptr;
 };
 
+// What was current in the driver is so again at the end of the scope.
+class KeepsContext {
+ public:
+  explicit KeepsContext(Contexts* contexts)
+      : contexts_(contexts), before_(contexts->current_in_driver()) {}
+  ~KeepsContext() {
+    if (before_ != nullptr) contexts_->use(before_);
+  }
+  KeepsContext(const KeepsContext&) = delete;
+  KeepsContext& operator=(const KeepsContext&) = delete;
+
+ private:
+  Contexts* const contexts_;
+  const CUcontext before_;
+};
+
 }  // namespace tendril::worker::cuda

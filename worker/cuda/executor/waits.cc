@@ -98,12 +98,11 @@ void Waiters::end(Wait wait, CUresult result) {
 // An error would be one that every later call tells, too: what was waited for had ended well.
 void Waiters::synchronise_owed() {
   if (owed_.event == nullptr) return;
-  const CUcontext before = executor_->contexts().current_in_driver();
+  const KeepsContext keeps(&executor_->contexts());
   executor_->contexts().use(owed_.context);
   executor_->driver().cuEventSynchronize(owed_.event);
   staging_.give_back_event(owed_.context, owed_.event);
   owed_.event = nullptr;
-  if (before != nullptr) executor_->contexts().use(before);
 }
 
 // Other streams would wait for an event on the legacy stream, and it for them: only when they have

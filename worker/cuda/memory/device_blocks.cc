@@ -45,6 +45,21 @@ CUresult wait_for_all(Executor& executor) {
   return own_result;
 }
 
+bool anything_runs(Executor& executor) {
+  gpu::Driver& driver = executor.driver();
+  if (executor.streams().capturing()) return true;
+  bool runs = false;
+  executor.contexts().for_each([&](const WorkerContext& context) {
+    if (runs || context.context == nullptr) return;
+    runs = context.waits.load() != 0;
+    if (runs || executor.contexts().use(context.context) != CUDA_SUCCESS) return;
+    runs = driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY;
+    for (CUstream stream : context.touched)
+      runs = runs || driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+  });
+  return runs;
+}
+
 DeviceBlocks::~DeviceBlocks() {
   while (!blocks_.empty()) erase(&blocks_.begin()->second);
   for (const Window& window : windows_) w_.driver().cuMemAddressFree(window.base, window.bytes);

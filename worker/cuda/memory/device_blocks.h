@@ -26,6 +26,9 @@ namespace tendril::worker::cuda {
 // an H100). While anything is captured a wait is not allowed; then a free is asked to wait, which
 // is. Returns the error of the call's own context.
 CUresult wait_for_all(Executor& executor);
+// Whether that wait may last: something is not done, or waited for, or captured. Asks each stream,
+// and leaves any context current in the driver.
+bool anything_runs(Executor& executor);
 
 class DeviceBlocks {
  public:

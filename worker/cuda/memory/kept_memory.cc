@@ -4,12 +4,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/page_blocks.h"
 #include "worker/core/output.h"
 #include "worker/cuda/memory/context_memory.h"
+#include "worker/cuda/memory/device_blocks.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -31,6 +34,9 @@ bool pool_attribute(Executor& executor, CUmemoryPool pool, CUmemPool_attribute w
 
 constexpr uint64_t kPieceBytes = 32u << 20;  // by which a pool grows, measured on an H100
 constexpr int kShortagesToldMax = 10;
+// For streams that have still to free what an allocation needs, and how often they are asked.
+constexpr uint64_t kWaitForRoomNs = 1'000'000'000;
+constexpr useconds_t kFirstPauseUs = 200, kLastPauseUs = 10'000;
 
 uint64_t beyond(uint64_t value, uint64_t what_is_there) {
   return value > what_is_there ? value - what_is_there : 0;
@@ -65,24 +71,10 @@ bool KeptMemory::instantiated(CUgraphExec exec, CUgraph graph) {
   return bytes != 0 || frees;
 }
 
-// Charges what a pool or the graphs of a device may take when they grow. They hold `held` now.
-bool KeptMemory::take_growth(uint32_t slot, uint64_t held, uint64_t growth, uint64_t* taken) {
-  if (growth_ == Growth::kUnknown && w_.charge().context_bytes(slot) != 0)
-    growth_ = Growth::kPieces;
-  const uint64_t pieces = base::rounded_up(held + growth, kPieceBytes) - held;
-  *taken = growth == 0 ? 0 : pieces;
-  if (growth_ != Growth::kBytes && w_.charge().take(slot, *taken)) return true;
-  *taken = growth;
-  if (growth_ != Growth::kPieces && w_.charge().take(slot, growth)) return true;
-  *taken = 0;
-  return false;
-}
-
-void KeptMemory::note_held(uint64_t held) {
-  if (held % kPieceBytes != 0)
-    growth_ = Growth::kBytes;
-  else if (held != 0 && growth_ == Growth::kUnknown)
-    growth_ = Growth::kPieces;
+// The most by which a pool or the graphs of a device grow for so many new bytes. A driver that has
+// not been seen to grow by bytes grows by pieces.
+uint64_t KeptMemory::most_growth(uint64_t bytes) const {
+  return by_bytes_ ? bytes : base::rounded_up(bytes, kPieceBytes);
 }
 
 bool KeptMemory::before_launch(CUgraphExec exec) {
@@ -91,7 +83,10 @@ bool KeptMemory::before_launch(CUgraphExec exec) {
   const uint32_t slot = w_.slot();
   const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   const uint64_t used = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-  return take_growth(slot, held, beyond(it->second, beyond(held, used)), &launch_growth_);
+  const uint64_t growth = most_growth(beyond(it->second, beyond(held, used)));
+  if (!w_.charge().take(slot, growth)) return false;
+  launch_growth_ = growth;
+  return true;
 }
 
 void KeptMemory::settle_graphs(uint32_t slot) {
@@ -107,24 +102,56 @@ void KeptMemory::settle_graphs(uint32_t slot) {
   charged = held;
 }
 
+// Charges what the allocation may take, before the driver is asked. That is all of it: what the
+// pool holds may be in parts that are too small, or a stream has still to free it.
+bool KeptMemory::take_ahead(CUmemoryPool handle, uint32_t slot, uint64_t bytes, uint64_t* ahead) {
+  const auto known = pools_.find(handle);
+  Pool* const pool = known != pools_.end() ? &known->second : nullptr;
+  const auto fits = [&] {
+    if (pool != nullptr) settle(handle, pool, true);  // a wait may have made it smaller
+    *ahead = pool != nullptr && bytes <= pool->room ? 0 : most_growth(bytes);
+    return w_.charge().try_take(slot, *ahead);
+  };
+  return fits() || wait_for_room(slot, fits);
+}
+
+// Has memory given back that streams have freed, and waits for those streams, but not for ever: the
+// program may be what they wait for. False: it does not fit.
+template <typename Fits>
+bool KeptMemory::wait_for_room(uint32_t slot, Fits&& fits) {
+  w_.waiters().synchronise_owed();
+  const uint64_t until_ns = base::now_ns() + kWaitForRoomNs;
+  for (useconds_t pause_us = kFirstPauseUs;; pause_us = std::min(pause_us * 2, kLastPauseUs)) {
+    const bool runs = !streams_are_done();
+    give_up(slot);
+    if (fits()) return true;
+    if (!runs || w_.streams().capturing() || base::now_ns() >= until_ns) return false;
+    usleep(pause_us);
+  }
+}
+
+// Whatever streams have freed until now is free, and the driver knows that this was seen.
+bool KeptMemory::streams_are_done() {
+  bool untold = false;  // then a wait may last, and nobody can ask how long
+  w_.contexts().for_each([&](const WorkerContext& context) { untold |= context.untold; });
+  if (untold) return false;
+  const KeepsContext keeps(&w_.contexts());
+  if (anything_runs(w_) || wait_for_all(w_) != CUDA_SUCCESS) return false;
+  for (const Ended& ended : leaving_) w_.charge().give_back(ended.slot, ended.charged);
+  leaving_.clear();
+  return true;
+}
+
 CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream,
                               CUdeviceptr* address) {
   gpu::Driver& driver = w_.driver();
   Charge& charge = w_.charge();
-  uint64_t held = 0, taken = 0, ahead = 0;
+  uint64_t ahead = 0;
   auto pool = pools_.find(handle);
   const uint32_t slot = pool != pools_.end() ? pool->second.slot : w_.slot();
   if (bytes > charge.quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
-  for (uint64_t held_before = UINT64_MAX;;) {
-    pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
-    pool_attribute(w_, handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken);
-    if (held == held_before) break;
-    // A shortage trims pools, perhaps this one. Then it will grow by more.
-    charge.give_back(slot, ahead);
-    held_before = held;
-    if (!take_growth(slot, held, beyond(bytes, beyond(held, taken)), &ahead))
-      return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!take_ahead(handle, slot, std::max<uint64_t>(bytes, 1), &ahead))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = driver.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
   if (result != CUDA_SUCCESS || *address == 0) {  // an allocation of no bytes may have no address
     charge.give_back(slot, ahead);
@@ -138,29 +165,43 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
     pool = pools_.emplace(handle, Pool{told ? w_.slot_of(device) : slot}).first;
   }
   blocks_[*address] = {handle, bytes};
+  Pool* const grown = &pool->second;
+  const uint64_t before = grown->charged, room = grown->room;
   // What was charged ahead becomes the pool's. So it is charged at every moment.
-  if (pool->second.slot == slot)
-    pool->second.charged += ahead;
+  if (grown->slot == slot)
+    grown->charged += ahead;
   else
     charge.give_back(slot, ahead);
-  if (pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) note_held(held);
-  if (settle(handle, &pool->second, false)) return CUDA_SUCCESS;
-  give_up(pool->second.slot);
-  if (settle(handle, &pool->second, false)) return CUDA_SUCCESS;
+  if (settle(handle, grown, false)) {
+    note_growth(grown, bytes, before, room);
+    return CUDA_SUCCESS;
+  }
+  give_up(grown->slot);
+  if (settle(handle, grown, false)) return CUDA_SUCCESS;
   // The driver took more than was expected. If the slice has no room for that, the memory goes back
   // when the stream gets there.
   driver.cuMemFreeAsync(*address, stream);
-  settle(handle, &pool->second, true);
+  settle(handle, grown, true);
   looks_left_ = kLooks;
   blocks_.erase(*address);
   *address = 0;
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// The pool had `room` when it was charged for `before`. What a growth leaves is in one part, and
+// nobody has had it, so any stream may.
+void KeptMemory::note_growth(Pool* pool, uint64_t bytes, uint64_t before, uint64_t room) {
+  if (w_.charge().context_bytes(pool->slot) == 0) by_bytes_ |= pool->charged % kPieceBytes != 0;
+  const uint64_t growth = beyond(pool->charged, before);
+  pool->room =
+      std::max(beyond(growth, bytes), beyond(room, base::rounded_up(bytes, base::kGpuBlockAlign)));
+}
+
 // False: the pool holds more than the slice has room for. `anyway`: it is charged all the same.
 bool KeptMemory::settle(CUmemoryPool handle, Pool* pool, bool anyway) {
   uint64_t held = 0;
   if (!pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return true;
+  if (held != pool->charged) pool->room = 0;
   if (held <= pool->charged)
     w_.charge().give_back(pool->slot, pool->charged - held);
   else if (anyway)
@@ -172,6 +213,7 @@ bool KeptMemory::settle(CUmemoryPool handle, Pool* pool, bool anyway) {
 }
 
 void KeptMemory::settle_pools() {
+  if (!leaving_.empty()) streams_are_done();
   for (auto& [handle, pool] : pools_) settle(handle, &pool, true);
 }
 
@@ -187,7 +229,7 @@ void KeptMemory::freed(CUdeviceptr address) {
   const auto ended = ended_.find(block->second.ended);
   blocks_.erase(block);
   if (ended == ended_.end() || --ended->second.blocks != 0) return;
-  w_.charge().give_back(ended->second.slot, ended->second.charged);
+  leaves(ended->second);
   ended_.erase(ended);
 }
 
@@ -203,9 +245,17 @@ void KeptMemory::destroyed(CUmemoryPool handle) {
     ++ended.blocks;
   }
   if (ended.blocks == 0)
-    w_.charge().give_back(ended.slot, ended.charged);
+    leaves(ended);
   else
     ended_[key] = ended;
+}
+
+// All of a destroyed pool is freed, but streams may have still to get there.
+void KeptMemory::leaves(const Ended& ended) {
+  if (ended.charged == 0) return;
+  leaving_.push_back(ended);
+  looks_left_ = kLooks;
+  streams_are_done();
 }
 
 CUresult KeptMemory::refused(CUresult result, uint32_t slot, uint64_t bytes) {

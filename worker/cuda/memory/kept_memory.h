@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a driver keeps is charged to the slice. For a pool or a graph's allocation nodes, a
 // driver takes memory in pieces. It keeps what the program frees, until it trims or synchronises.
-// So an allocation or launch passes if the additional memory that it may need fits the quota.
+// So an allocation or launch passes if the most memory that it may need fits the quota. For an
+// allocation that is all of it: nobody can tell which freed memory of a pool it may have.
 // Afterwards the slice is charged for what the driver says it holds. When a slice runs short,
-// memory kept by pools goes back first. Memory kept by graphs stays until the program trims it.
-// Executor thread.
+// memory kept by pools goes back first, and what streams have still to free is waited for. Memory
+// kept by graphs stays until the program trims it. Executor thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "worker/cuda/executor/executor.h"
 
@@ -36,7 +38,7 @@ class KeptMemory {
   // The memory at an address has gone back to its pool.
   void freed(CUdeviceptr address);
   // The driver has destroyed a pool. What it held is charged until its last block is freed,
-  // because one block keeps a whole piece.
+  // because one block keeps a whole piece, and until the streams have got there.
   void destroyed(CUmemoryPool pool);
   // Charges every pool's slot for what the pool now holds.
   void settle_pools();
@@ -44,7 +46,10 @@ class KeptMemory {
   // free the executor looks a few times while it is idle. Milliseconds until the next look; -1:
   // none is due.
   int look_again_ms() const {
-    return looks_left_ == 0 || pools_.empty() ? -1 : kFirstLookMs << (kLooks - looks_left_);
+    if (looks_left_ == 0 && !leaving_.empty()) return kFirstLookMs << kLooks;
+    return looks_left_ == 0 || (pools_.empty() && leaving_.empty())
+               ? -1
+               : kFirstLookMs << (kLooks - looks_left_);
   }
   void look_again();
   // Passes a driver's result on. If it has no memory although the slice has, the server's log says
@@ -61,6 +66,7 @@ class KeptMemory {
   struct Pool {
     uint32_t slot;
     uint64_t charged = 0;
+    uint64_t room = 0;  // of that, surely free for the next allocation in any stream
   };
   struct Ended {
     uint32_t slot;
@@ -76,8 +82,13 @@ class KeptMemory {
     uint64_t charged = 0;  // the key in the charge
   };
   bool settle(CUmemoryPool handle, Pool* pool, bool anyway);
-  bool take_growth(uint32_t slot, uint64_t held, uint64_t growth, uint64_t* taken);
-  void note_held(uint64_t held);
+  uint64_t most_growth(uint64_t bytes) const;
+  bool take_ahead(CUmemoryPool handle, uint32_t slot, uint64_t bytes, uint64_t* ahead);
+  template <typename Fits>
+  bool wait_for_room(uint32_t slot, Fits&& fits);
+  bool streams_are_done();
+  void note_growth(Pool* pool, uint64_t bytes, uint64_t before, uint64_t room);
+  void leaves(const Ended& ended);
   void give_up(uint32_t slot);
 
   static constexpr int kLooks = 8, kFirstLookMs = 20;
@@ -89,8 +100,8 @@ class KeptMemory {
   std::unordered_map<CUdeviceptr, Block> blocks_;
   std::unordered_map<uint64_t, Ended> ended_;
   uint64_t ended_count_ = 0;
-  // Whether this driver's pools grow by whole pieces, as far as was seen.
-  enum class Growth : uint8_t { kUnknown, kPieces, kBytes } growth_ = Growth::kUnknown;
+  std::vector<Ended> leaving_;  // all is freed, but perhaps no stream has got there
+  bool by_bytes_ = false;       // a driver without costs that does not grow by whole pieces
   int shortages_told_ = 0;
   std::map<uint32_t, uint64_t> graphs_charged_;  // by slot
   uint64_t launch_growth_ = 0;                   // charged ahead of the launch under way

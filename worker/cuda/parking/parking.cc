@@ -24,22 +24,6 @@ void rest() {
   nanosleep(&nap, nullptr);
 }
 
-// Leaves the context current that was.
-class KeepsContext {
- public:
-  explicit KeepsContext(Contexts* contexts)
-      : contexts_(contexts), before_(contexts->current_in_driver()) {}
-  ~KeepsContext() {
-    if (before_ != nullptr) contexts_->use(before_);
-  }
-  KeepsContext(const KeepsContext&) = delete;
-  KeepsContext& operator=(const KeepsContext&) = delete;
-
- private:
-  Contexts* const contexts_;
-  const CUcontext before_;
-};
-
 }  // namespace
 
 Parking::Parking(Executor* executor, ParkLine* line, wire::AccountingPage* accounting)
@@ -256,17 +240,6 @@ void Parking::park(uint32_t number) {
   }
 }
 
-bool Parking::anything_runs(WorkerContext* context) {
-  gpu::Driver& driver = executor_.driver();
-  if (context->waits.load() != 0) return true;
-  if (executor_.contexts().use(context->context) != CUDA_SUCCESS) return false;
-  if (driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY) return true;
-  for (CUstream stream : context->touched) {
-    if (driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) return true;
-  }
-  return false;
-}
-
 // True: nothing runs, waits or is under way. `never`: it will not be so for as long as the session
 // has something.
 bool Parking::settled(std::string* never) {
@@ -279,13 +252,9 @@ bool Parking::settled(std::string* never) {
     return false;
   }
   Waiters& waiters = executor_.waiters();
-  if (executor_.streams().capturing() || waiters.polling()) return false;
+  if (waiters.polling()) return false;
   waiters.synchronise_owed();
-  bool runs = false;
-  executor_.contexts().for_each([&](WorkerContext& context) {
-    runs = runs || (context.context != nullptr && anything_runs(&context));
-  });
-  if (runs) return false;
+  if (anything_runs(executor_)) return false;
   if (wait_for_all(executor_) != CUDA_SUCCESS) {
     *never = "a program's context has failed";
     return false;

@@ -60,7 +60,6 @@ class Parking {
   bool note_range(const session::Call& call);
   void park(uint32_t number);
   bool settled(std::string* never);
-  bool anything_runs(WorkerContext* context);
   // Blocks that are copied together. Then their memory is free, before the next are copied.
   static constexpr uint64_t kLotBytes = 256u << 20;
   using Blocks = std::vector<DeviceBlocks::Block*>;
