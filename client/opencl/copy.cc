@@ -53,6 +53,7 @@ cl_int read_later(const Copy& copy) {
   Session* session = copy.queue->session;
   wire::opencl::read_request request;
   fill(&request, copy);
+  request.awaited = copy.blocking ? 1 : 0;
   if (copy.host.has_gaps()) {
     auto mine = std::make_unique<Scatter>();
     mine->place = copy.host;

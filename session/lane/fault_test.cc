@@ -51,9 +51,10 @@ int exercise(TestSession& s) {
     }
     wiped = s.call(kEcho, "").lost;
     if (wiped) placed.assign(placed.size(), 7), target.assign(target.size(), 7);
-    uint64_t out[3] = {s.lane->new_transfer_id(), data.size(), 9};
-    uint32_t id = s.lane->new_reply_id();
-    if (s.post(kTake, out, sizeof out, id)) {
+    for (const TestCall take : {kTake, kTakeInto}) {
+      uint64_t out[3] = {s.lane->new_transfer_id(), data.size(), 9};
+      uint32_t id = s.lane->new_reply_id();
+      if (!s.post(take, out, sizeof out, id)) continue;
       if (s.lane->send_bulk(out[0], data.data(), data.size())) ++good;
       if (!s.lane->wait(id).lost) ++good;
     }
@@ -123,7 +124,7 @@ TEST_F(FaultTest, ShreddedStreamsWorkAllTheSame) {
       Faults faults;
       faults.seed = seed;
       faults.short_pieces = true;
-      EXPECT_EQ(run_with(faults, where, 1), 15);
+      EXPECT_EQ(run_with(faults, where, 1), 21);
     }
   }
 }
@@ -171,6 +172,10 @@ std::string service_says(const std::vector<uint8_t>& lane, const std::vector<uin
   for (;;) {
     auto call = service->next({0, 2000});
     if (!call.ok()) return call.status().message();
+    uint64_t place[2] = {};
+    if (call->opcode != kTakeInto) continue;
+    EXPECT_FALSE(service->take_into(1, place, 8));
+    EXPECT_EQ(place[1], 0u);
   }
 }
 template <typename T>
@@ -203,6 +208,18 @@ TEST_F(FaultTest, HostileClientsAreNamed) {
     flood.insert(flood.end(), chunk.begin(), chunk.end());
   }
   says(service_says({}, flood, 1), "more unannounced");
+  // Eight bytes of transfer 1 are expected.
+  const std::vector<uint8_t> taken = bytes_of(wire::CallHeader{16, kTakeInto, 0, 0, 0});
+  for (const wire::ChunkHeader& chunk :
+       {wire::ChunkHeader{1, 8, 8, 1}, wire::ChunkHeader{1, 4, 8, 1},
+        wire::ChunkHeader{1, 0, 16, 1}, wire::ChunkHeader{1, 0, 4, 1},
+        wire::ChunkHeader{1, ~0ull - 3, 8, 1}}) {
+    for (const uint32_t eager : {0u, wire::kChunkEager}) {
+      wire::ChunkHeader sent = chunk;
+      sent.pieces |= eager;
+      says(service_says(taken, bytes_of(sent, chunk.bytes), 1), eager != 0 ? "fit" : "");
+    }
+  }
 }
 
 std::string lane_says(const std::vector<uint8_t>& frames) {

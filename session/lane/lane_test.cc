@@ -329,12 +329,12 @@ TEST_P(LaneTest, RepliesOfOneBucketAreHeldBySeveralThreads) {
   other.join();
 }
 
-void bulk_out(TestSession& s, uint64_t bytes, uint64_t seed) {
+void bulk_out(TestSession& s, uint64_t bytes, uint64_t seed, TestCall call = kTake) {
   std::vector<uint8_t> data = pattern(bytes, seed);
   uint64_t id = s.lane->new_transfer_id();
   uint64_t ask[3] = {id, bytes, seed};
   uint32_t reply_id = s.lane->new_reply_id();
-  ASSERT_TRUE(s.post(kTake, ask, sizeof ask, reply_id));
+  ASSERT_TRUE(s.post(call, ask, sizeof ask, reply_id));
   ASSERT_TRUE(s.lane->send_bulk(id, data.data(), bytes));
   Reply reply = s.lane->wait(reply_id);
   ASSERT_FALSE(reply.lost);
@@ -365,6 +365,7 @@ TEST_P(LaneTest, BulkBothWays) {
     uint64_t seed = 1;
     for (uint64_t bytes : {1u, 100u, 65537u, 1u << 20, 3000001u, 20u << 20}) {
       bulk_out(s, bytes, ++seed);
+      bulk_out(s, bytes, ++seed, kTakeInto);
       bulk_in(s, bytes, ++seed, false);
       bulk_in(s, bytes, ++seed, true);
     }
@@ -403,7 +404,7 @@ TEST_P(LaneTest, ManyBulkTransfersAtOnce) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < 4; ++i) {
           bulk_out(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 5 + i) % 9) + 17,
-                   uint64_t(t * 100 + i));
+                   uint64_t(t * 100 + i), t % 2 == 0 ? kTake : kTakeInto);
           bulk_in(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 3 + i) % 5) + 3, uint64_t(t * 100 + i),
                   i % 2 == 0);
         }
@@ -424,8 +425,29 @@ TEST_P(LaneTest, DiscardedTransferLetsTheClientGo) {
       s.post(kDiscard, &id, sizeof id, reply_id);
       ASSERT_TRUE(s.lane->send_bulk(id, data.data(), data.size()));
       ASSERT_FALSE(s.lane->wait(reply_id).lost);
-      bulk_out(s, 10u << 20, uint64_t(i));
+      bulk_out(s, 10u << 20, uint64_t(i), i == 1 ? kTakeInto : kTake);
     }
+  }
+}
+
+// The pieces have come before anybody takes them, and some wait for slots meanwhile.
+TEST_P(LaneTest, WhatHasComeIsCopiedToItsPlace) {
+  for (size_t channels : {0, 2}) {
+    TestSession s(GetParam(), channels);
+    const std::vector<uint8_t> data = pattern(40u << 20, 1);
+    uint64_t ask[3] = {s.lane->new_transfer_id(), data.size(), 1};
+    const uint32_t reply_id = s.lane->new_reply_id();
+    const uint64_t nothing = 0;
+    ASSERT_TRUE(s.post(kHold, &nothing, sizeof nothing));
+    ASSERT_TRUE(s.post(kTakeInto, ask, sizeof ask, reply_id));
+    std::thread sender([&] { EXPECT_TRUE(s.lane->send_bulk(ask[0], data.data(), data.size())); });
+    usleep(20000);
+    s.post(kRelease, nullptr, 0);
+    s.service->attend();
+    const Reply reply = s.lane->wait(reply_id);
+    sender.join();
+    EXPECT_FALSE(reply.lost);
+    EXPECT_EQ(reply.result, 0);
   }
 }
 
@@ -516,7 +538,8 @@ TEST_P(LaneTest, LossWakesEveryWaiter) {
         for (;;) {
           uint64_t id = s.lane->new_transfer_id();
           uint64_t ask[3] = {id, data.size(), 0};
-          if (!s.post(kTake, ask, sizeof ask) || !s.lane->send_bulk(id, data.data(), data.size()))
+          if (!s.post(t == 1 ? kTake : kTakeInto, ask, sizeof ask) ||
+              !s.lane->send_bulk(id, data.data(), data.size()))
             break;
         }
         ++lost;

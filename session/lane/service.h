@@ -97,6 +97,10 @@ class Service {
   // or call discard. Executor only, when the session has no bulk channels.
   virtual bool take(uint64_t transfer, Piece* piece) = 0;
   virtual void release(const Piece& piece) = 0;
+  // Incoming bulk whose place is known: blocks until all `bytes` of `transfer` lie at `into`. What
+  // has not come yet is received there; what has come is copied. False: the session has ended, also
+  // because the pieces are not those `bytes`. Afterwards nothing writes to `into`. Executor only.
+  virtual bool take_into(uint64_t transfer, void* into, uint64_t bytes) = 0;
   // For a transfer whose call has failed: drops the pieces that have come and will come, and lets
   // the client go on.
   virtual void discard(uint64_t transfer) = 0;

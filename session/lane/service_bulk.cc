@@ -22,6 +22,7 @@ using base::Status;
 namespace {
 constexpr uint32_t kTransfersMax = 1u << 16;  // at one time; honest clients have a handful
 constexpr uint32_t kReceiverSpinUs = 20;
+constexpr const char* kDoesNotFit = "a bulk transfer does not fit the call that announced it";
 }  // namespace
 
 ServiceImpl::Transfer* ServiceImpl::transfer(uint64_t id, bool make) {
@@ -63,73 +64,87 @@ void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
   push(wire::FrameKind::kGrant, 0, &body, sizeof body);
 }
 
-// Reserves a slot, and waits for one if necessary. It does not wait in a session without bulk
-// channels, because there the calling executor itself frees the slots.
-int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why) {
+// It does not wait in a session without bulk channels, because there the calling executor itself
+// frees the slots.
+bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char** why) {
   const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
   const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
   *why = nullptr;
   if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 ||
       pieces == 0) {
     *why = "a bulk chunk's header";
-    return -1;
+    return false;
   }
   for (;;) {
     uint32_t seen = slot_event_.read();
     {
       Locked locked(slots_lock_);
-      if (ended_.load(std::memory_order_relaxed)) return -1;
+      if (ended_.load(std::memory_order_relaxed)) return false;
       Transfer* of = transfer(chunk.transfer, true);
       if (of == nullptr || (of->pieces != 0 && of->pieces != pieces) || of->arrived >= pieces) {
         *why = of == nullptr ? "too many bulk transfers at once"
                              : "more bulk chunks than the transfer has";
-        return -1;
+        return false;
       }
       of->pieces = pieces;
       if (of->discarded) {
         ++of->arrived;
         drop_if_done(of);
-        return 0;
+        return true;
       }
       bool eager = eager_flag && !of->granted;
       if (!of->granted && !eager_flag) {
         *why = "bulk data for a transfer that was not granted";
-        return -1;
+        return false;
+      }
+      if (of->into != nullptr) {
+        if (!expects(of, chunk.offset, chunk.bytes)) {
+          *why = kDoesNotFit;
+          return false;
+        }
+        ++of->arrived;
+        ++of->writers;
+        place->at = of->into + chunk.offset;
+        return true;
       }
       if (eager && eager_parked_ >= eager_max_) {
         *why = "more unannounced bulk data than was allowed";
-        return -1;
+        return false;
       }
       // Leave the slots that ungranted chunks may still claim.
       size_t keep = eager ? 0 : eager_max_ - eager_parked_;
       if (free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty())) {
-        *slot = free_slots_.back();
+        place->slot = free_slots_.back();
+        place->at = slot_memory(place->slot);
         free_slots_.pop_back();
         ++of->arrived;
         if (eager) {
           ++of->eager;
           ++eager_parked_;
         }
-        return 1;
+        return true;
       }
       if (lines_.empty()) {
         *why = "internal error: no slot for bulk data on the lane";
-        return -1;
+        return false;
       }
     }
     slot_event_.wait(seen, -1);
   }
 }
 
-void ServiceImpl::landed(const wire::ChunkHeader& chunk, uint32_t slot) {
+void ServiceImpl::landed(const wire::ChunkHeader& chunk, const Place& place, bool whole) {
   {
     Locked locked(slots_lock_);
     Transfer* of = transfer(chunk.transfer, false);
-    if (of == nullptr || of->discarded) {
-      free_slot(slot);
+    if (place.slot == Place::kTakers) {
+      --of->writers;  // it is there until take_into returns
+      if (whole) ++of->handed;
+    } else if (of == nullptr || of->discarded || !whole) {
+      free_slot(place.slot);
       if (of != nullptr) drop_if_done(of);
     } else {
-      of->ready.push_back({slot_memory(slot), chunk.offset, chunk.bytes, slot});
+      of->ready.push_back({place.at, chunk.offset, chunk.bytes, place.slot});
     }
   }
   piece_event_.signal();
@@ -141,19 +156,18 @@ bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
   uint32_t spin = base::usable_cpus() > 1 ? kReceiverSpinUs : 0;
   Result<size_t> got = channel->receive(&chunk, sizeof chunk, sizeof chunk, {spin, -1});
   if (got.ok()) {
-    uint32_t slot = 0;
+    Place place;
     const char* why = nullptr;
-    int admitted = admit(chunk, &slot, &why);
-    if (admitted < 0) {
+    if (!admit(chunk, &place, &why)) {
       if (why != nullptr) (void)malformed(why);
       return false;
     }
     counts_->bulk_bytes_in.fetch_add(chunk.bytes, std::memory_order_relaxed);
-    if (admitted > 0) {
-      got = channel->receive(slot_memory(slot), chunk.bytes, chunk.bytes, {spin, -1});
-      if (got.ok()) landed(chunk, slot);
+    if (place.at != nullptr) {
+      got = channel->receive(place.at, chunk.bytes, chunk.bytes, {spin, -1});
+      landed(chunk, place, got.ok());
     }
-    for (uint32_t left = admitted == 0 ? chunk.bytes : 0; left > 0 && got.ok();) {
+    for (uint32_t left = place.at == nullptr ? chunk.bytes : 0; left > 0 && got.ok();) {
       uint32_t step = std::min<uint32_t>(left, 64u << 10);
       got = channel->receive(scratch, step, step, {0, -1});
       left -= step;
@@ -177,19 +191,19 @@ void ServiceImpl::receiver_main(void* argument) {
 int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint32_t bytes) {
   wire::ChunkHeader chunk;
   const char* why = "bulk data on the command lane";
-  uint32_t slot = 0;
-  int admitted = -1;
+  Place place;
+  bool admitted = false;
   if (lines_.empty() && bytes >= sizeof chunk) {
     std::memcpy(&chunk, body, sizeof chunk);
-    if (chunk.bytes == bytes - sizeof chunk) admitted = admit(chunk, &slot, &why);
+    if (chunk.bytes == bytes - sizeof chunk) admitted = admit(chunk, &place, &why);
   }
-  if (admitted < 0) {
+  if (!admitted) {
     if (why != nullptr) (void)malformed(why);
     return -1;
   }
-  if (admitted > 0) {
-    std::memcpy(slot_memory(slot), body + sizeof chunk, chunk.bytes);
-    landed(chunk, slot);
+  if (place.at != nullptr) {
+    std::memcpy(place.at, body + sizeof chunk, chunk.bytes);
+    landed(chunk, place, true);
   }
   return 1;
 }
@@ -253,6 +267,75 @@ bool ServiceImpl::take(uint64_t id, Piece* piece) {
       piece_event_.wait(seen, -1);
     }
   }
+}
+
+bool ServiceImpl::expects(Transfer* of, uint64_t offset, uint64_t bytes) {
+  if (offset > of->into_bytes || bytes > of->into_bytes - offset || bytes > of->expected)
+    return false;
+  of->expected -= bytes;
+  return true;
+}
+
+// False: it does not fit.
+bool ServiceImpl::copy_piece(Transfer* of, const Piece& piece) {
+  bool fits;
+  {
+    Locked locked(slots_lock_);
+    fits = expects(of, piece.offset, piece.bytes);
+  }
+  if (fits) std::memcpy(of->into + piece.offset, piece.data, piece.bytes);
+  release(piece);
+  Locked locked(slots_lock_);
+  ++of->handed;
+  return fits;
+}
+
+bool ServiceImpl::take_into(uint64_t id, void* into, uint64_t bytes) {
+  if (bytes == 0) return true;
+  Transfer* of;
+  {
+    Locked locked(slots_lock_);
+    of = ended_.load(std::memory_order_relaxed) ? nullptr : transfer(id, true);
+    if (of == nullptr || of->discarded) return false;
+    of->into = static_cast<uint8_t*>(into);
+    of->into_bytes = of->expected = bytes;
+    if (!grant(of)) of = nullptr;
+  }
+  if (of != nullptr) tell_grant(id, 0);
+  slot_event_.signal();  // who waits for a slot needs none any more
+  base::Spin spin(take_spin_us_);
+  for (;;) {
+    const uint32_t seen = piece_event_.read();
+    std::vector<Piece> pieces;
+    {
+      Locked locked(slots_lock_);
+      of = transfer(id, false);  // nobody else ends it
+      pieces.swap(of->ready);
+      const bool ended = ended_.load(std::memory_order_relaxed);
+      const bool complete = of->pieces != 0 && of->handed == of->pieces;
+      if ((ended || complete) && of->writers == 0) {
+        const bool all = !ended && of->expected == 0;
+        of->into = nullptr;
+        drop_if_done(of);
+        if (all || ended) return all;
+        break;
+      }
+    }
+    bool fits = true;
+    for (const Piece& piece : pieces) fits = copy_piece(of, piece) && fits;
+    if (!fits) (void)malformed(kDoesNotFit);
+    if (!pieces.empty()) continue;
+    flush();
+    if (lines_.empty()) {
+      if (!scan_lane()) return false;
+    } else if (spin.again()) {
+      for (int i = 0; i < 32 && piece_event_.read() == seen; ++i) base::cpu_pause();
+    } else {
+      piece_event_.wait(seen, -1);
+    }
+  }
+  (void)malformed(kDoesNotFit);
+  return false;
 }
 
 void ServiceImpl::release(const Piece& piece) {

@@ -93,6 +93,7 @@ class ServiceImpl final : public Service {
   void flush() override;
   bool take(uint64_t transfer, Piece* piece) override;
   void release(const Piece& piece) override;
+  bool take_into(uint64_t transfer, void* into, uint64_t bytes) override;
   void discard(uint64_t transfer) override;
   bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) override;
   void end(const char* why) override;
@@ -111,6 +112,10 @@ class ServiceImpl final : public Service {
     bool granted = false;
     bool discarded = false;
     std::vector<Piece> ready;
+    // Of take_into. Null: nobody has called it.
+    uint8_t* into = nullptr;
+    uint64_t into_bytes = 0, expected = 0;  // expected: those of which no piece has come
+    uint32_t writers = 0;                   // receivers that write there
     Transfer* next = nullptr;
   };
   struct Line {
@@ -139,10 +144,20 @@ class ServiceImpl final : public Service {
   static void receiver_main(void* line);
   bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
   const char* check_chunk(const wire::ChunkHeader& chunk);
-  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: the session has ended, or
-  // *why says what is wrong. Waits for a slot, except without bulk channels.
-  int admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why);
-  void landed(const wire::ChunkHeader& chunk, uint32_t slot);
+  // Where a chunk's bytes go.
+  struct Place {
+    uint8_t* at = nullptr;  // null: nowhere, they are dropped
+    uint32_t slot = kTakers;
+    static constexpr uint32_t kTakers = UINT32_MAX;  // no slot: the memory of take_into's caller
+  };
+  // Finds the chunk's place. Waits if it needs a slot, except without bulk channels. False: the
+  // session has ended, or *why says what is wrong.
+  bool admit(const wire::ChunkHeader& chunk, Place* place, const char** why);
+  // `whole`: all of its bytes are there.
+  void landed(const wire::ChunkHeader& chunk, const Place& place, bool whole);
+  // Whether the taker of this transfer still expects so many bytes there; from now on it does not.
+  static bool expects(Transfer* transfer, uint64_t offset, uint64_t bytes);  // slots_lock_ held
+  bool copy_piece(Transfer* of, const Piece& piece);
   Transfer* transfer(uint64_t id, bool make);  // slots_lock_ held
   void drop_if_done(Transfer* transfer);       // slots_lock_ held
   void free_slot(uint32_t slot);               // slots_lock_ held

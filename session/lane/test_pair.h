@@ -30,6 +30,7 @@ enum TestCall : uint16_t {
   kDeliver,
   kNothing,
   kTake,
+  kTakeInto,  // the same, in one piece
   kGive,
   kDiscard,
   kFailTransfer,
@@ -148,6 +149,7 @@ class TestSession {
       case kDeliver:
         return call.bytes >= 16 && uint32_t(words[1]) <= wire::kReplyInlineMax;
       case kTake:
+      case kTakeInto:
       case kGive:
         return call.bytes >= 24 && words[1] < (64u << 20);
       default:
@@ -167,6 +169,15 @@ class TestSession {
       service->release(piece);
     }
     bool same = call.reply_id == 0 || data == pattern(ask[1], ask[2]);
+    service->reply(call.reply_id, same ? 0 : 1, nullptr, 0);
+  }
+  void take_into(const Call& call) {
+    uint64_t ask[3];
+    memcpy(ask, call.body, sizeof ask);
+    std::vector<uint8_t> data(ask[1] + 1, 0xee);
+    const bool all = service->take_into(ask[0], data.data(), ask[1]) && data.back() == 0xee;
+    data.resize(ask[1]);
+    const bool same = all && (call.reply_id == 0 || data == pattern(ask[1], ask[2]));
     service->reply(call.reply_id, same ? 0 : 1, nullptr, 0);
   }
   void deliver(const Call& call) {
@@ -238,6 +249,9 @@ class TestSession {
           break;
         case kTake:
           take(call);
+          break;
+        case kTakeInto:
+          take_into(call);
           break;
         case kGive:
           give(call);

@@ -170,6 +170,28 @@ void large_copies() {
   EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
 }
 
+// A thread reads while another one gives the same queue work. Each read is of one moment: no kernel
+// that comes later is seen in a part of it.
+void large_reads_beside_work() {
+  Work work(0, 2'000'000);  // 8 MB
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    for (int i = 0; i < 200 && !over; ++i) {
+      work.run();
+      EXPECT(cl.clFlush(work.queue) == CL_SUCCESS);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<int> now = work.read();
+    size_t wrong = 0;
+    for (size_t j = 0; j < now.size(); ++j) wrong += now[j] - work.values[j] != now[0];
+    EXPECT(wrong == 0);
+  }
+  over = true;
+  other.join();
+}
+
 // More data than a server holds for a queue that waits. Another queue goes on meanwhile.
 void copies_that_wait() {
   Work work(0, 5'000'000), other(0, 2'000'000);  // 20 MB, 8 MB
@@ -698,6 +720,7 @@ struct Part {
 constexpr Part kParts[] = {{"information", &information},
                            {"kernels", &kernels},
                            {"large_copies", &large_copies},
+                           {"large_reads_beside_work", &large_reads_beside_work},
                            {"copies_that_wait", &copies_that_wait},
                            {"copies_on_the_device", &copies_on_the_device},
                            {"rectangles", &rectangles},

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "api/opencl_handlers.gen.h"
+#include "worker/opencl/copy.h"
 #include "worker/opencl/executor.h"
+#include "worker/opencl/in_place.h"
 #include "worker/opencl/incoming.h"
 #include "worker/opencl/scope.h"
 
@@ -14,14 +16,6 @@ namespace {
 
 using wire::opencl::Form;
 using wire::opencl::Shape;
-
-// A command that copies, as the driver wants it.
-struct Command {
-  cl_command_queue queue = nullptr;
-  cl_mem memory = nullptr;
-  cl_uint waits = 0;
-  const cl_event* wait = nullptr;
-};
 
 // Bytes of an element of the image; 0: it is none.
 size_t element_bytes(const gpu::OpenclDriver& driver, cl_mem memory) {
@@ -223,8 +217,13 @@ cl_int handle(Executor& w, const wire::opencl::read_request& m) {
   cl_event last = nullptr;
   // Parts of a queue out of order end in any order, and no event is that of all of them.
   const bool parts = m.form == Form::kLinear && m.transfer != 0 && w.queue(m.queue)->in_order;
-  const cl_int result =
-      parts ? read_in_parts(w, m, command, &jobs, &last) : read_whole(w, m, command, &jobs, &last);
+  JobRef in_place;
+  cl_int result = CL_SUCCESS;
+  if (read_in_place(w, m, command, &in_place, &last))
+    jobs.push_back(std::move(in_place));
+  else
+    result = parts ? read_in_parts(w, m, command, &jobs, &last)
+                   : read_whole(w, m, command, &jobs, &last);
   if (result != CL_SUCCESS) {
     if (last != nullptr) w.driver().clReleaseEvent(last);
     return give_up(result);
@@ -302,8 +301,10 @@ cl_int handle(Executor& w, const wire::opencl::write_request& m) {
   if (!fits(w, command.memory, m.form, m.shape, m.bytes)) return CL_INVALID_VALUE;
   const bool parts = m.form == Form::kLinear && m.transfer != 0 && w.queue(m.queue)->in_order;
   cl_event event = nullptr;
-  const cl_int result = parts ? write_pieces(w, m, command, &data, &event)
-                              : write_whole(w, m, command, &data, &event);
+  cl_int result = CL_SUCCESS;
+  if (!write_in_place(w, m, command, &data, &event, &result))
+    result = parts ? write_pieces(w, m, command, &data, &event)
+                   : write_whole(w, m, command, &data, &event);
   if (result == CL_SUCCESS)
     settle(w, scope, m.event, event);
   else if (event != nullptr)

@@ -45,7 +45,10 @@ struct QueueState {
   uint32_t slot = 0;
   bool in_order = true;
   cl_int owed = CL_SUCCESS;   // the error of a command that nobody awaited
+  bool in_place = false;      // large copies may be made in the memory of its device
   std::vector<JobRef> reads;  // whose data the client does not have yet
+  // The error of a read that the program awaits. Any thread sets it.
+  std::shared_ptr<std::atomic<cl_int>> failure = std::make_shared<std::atomic<cl_int>>(CL_SUCCESS);
 };
 
 class Executor {

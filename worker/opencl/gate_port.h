@@ -24,6 +24,8 @@ class GatePort final : private GateHost {
            gate_.pass(slot, reinterpret_cast<ContextHandle>(context),
                       reinterpret_cast<StreamHandle>(queue), work_kind(what, size));
   }
+  // Nobody else wants this slot's device.
+  bool is_free(uint32_t slot) const { return gate_.open(slot); }
   void queue_ends(cl_command_queue queue) {
     gate_.stream_ends(reinterpret_cast<StreamHandle>(queue));
   }

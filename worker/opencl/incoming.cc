@@ -40,6 +40,12 @@ bool Incoming::receive() {
   });
 }
 
+bool Incoming::receive_into(uint8_t* place) {
+  const uint64_t transfer = transfer_;
+  transfer_ = 0;
+  return executor_.service().take_into(transfer, place, bytes_);
+}
+
 const uint8_t* Incoming::take() {
   if (bytes_ == 0 || transfer_ != 0) return bytes_ != 0 ? take_to_keep() : nullptr;
   return inside_.count == bytes_ ? inside_.data : nullptr;

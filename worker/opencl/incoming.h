@@ -29,6 +29,8 @@ class Incoming {
   const uint8_t* take_to_keep();
   // Keeps that memory until `event` is over. Takes the caller's reference of the event.
   void keep(cl_event event);
+  // Receives a transfer at `place`, which has room for all of it. False: the session is over.
+  bool receive_into(uint8_t* place);
   // Shows each piece of a transfer as it comes. Who answers true keeps it, and releases it later.
   // False: the pieces do not fit what was announced, or the session is over.
   using Takes = std::function<bool(const session::Piece& piece)>;

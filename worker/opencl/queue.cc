@@ -4,6 +4,7 @@
 
 #include "api/opencl_handlers.gen.h"
 #include "worker/opencl/executor.h"
+#include "worker/opencl/in_place.h"
 #include "worker/opencl/scope.h"
 
 namespace tendril::worker::opencl {
@@ -47,6 +48,7 @@ cl_int handle(Executor& w, const wire::opencl::queue_create_request& m,
   state.context = context;
   state.slot = w.slot_of(device);
   state.in_order = (plain & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+  state.in_place = copies_in_place(w.driver(), device, state.in_order, plain);
   w.queues()[m.queue] = std::move(state);
   scope.bind(Kind::kQueue, m.queue, queue);
   return result;
@@ -78,7 +80,11 @@ cl_int handle(Executor& w, const wire::opencl::queue_finish_request& m,
   reads.swap(state.reads);
   w.jobs().add(
       {marker}, std::move(reads),
-      [service, reply_id, owed](cl_int) { service->reply(reply_id, owed, nullptr, 0); }, false);
+      [service, reply_id, owed, failure = state.failure](cl_int) {
+        const cl_int late = failure->exchange(CL_SUCCESS);
+        service->reply(reply_id, owed != CL_SUCCESS ? owed : late, nullptr, 0);
+      },
+      false);
   w.driver().clReleaseEvent(marker);
   return CL_SUCCESS;
 }
