@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
+#include "daemon/containment/host_memory.h"
 #include "daemon/containment/learned_calls.h"
 #include "daemon/containment/network_bounds.h"
 #include "daemon/containment/pageable.h"
@@ -207,11 +208,10 @@ void DaemonImpl::bound_leases() {
   uint64_t gpu_memory_bytes = 0;
   for (const gpu::DeviceFacts& device : inventory_.devices)
     gpu_memory_bytes += device.memory_total_bytes;
-  const auto pages = static_cast<uint64_t>(std::max(0l, sysconf(_SC_PHYS_PAGES)));
-  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  sessions_->bound_by(groups_.get(), gpu_memory_bytes, pages * page_bytes);
+  const uint64_t memory_bytes = host_memory().total_bytes;
+  sessions_->bound_by(groups_.get(), gpu_memory_bytes, memory_bytes);
   sessions_->keep_parked(
-      options_.park_bytes < 0 ? pages * page_bytes / 2 : static_cast<uint64_t>(options_.park_bytes),
+      options_.park_bytes < 0 ? memory_bytes / 2 : static_cast<uint64_t>(options_.park_bytes),
       options_.park_idle_s * 1'000'000'000, options_.park_folder, options_.park_file_bytes);
 }
 

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "base/fd.h"
+#include "daemon/containment/host_memory.h"
 #include "daemon/log.h"
 
 namespace tendril::daemon {
@@ -53,28 +54,6 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Where cgroup v2 is mounted, and this process' place in it. Empty: nowhere.
-std::string mount_point() {
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    const size_t kind = line.find(" - cgroup2 ");
-    if (kind == std::string::npos) continue;
-    std::istringstream words(line);
-    std::string word;
-    for (int i = 0; i < 5; ++i) words >> word;
-    return word;
-  }
-  return "";
-}
-
-std::string own_place() {
-  std::ifstream lines("/proc/self/cgroup");
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("0::", 0) == 0) return line.substr(3);
-  }
-  return "";
-}
-
 // A service manager marks what it has handed over. The root of a container's own tree is its own.
 bool is_delegated(const std::string& folder, const std::string& place) {
   char value[8];
@@ -104,7 +83,7 @@ base::Result<std::unique_ptr<Cgroups>> Cgroups::open(const std::string& wish) {
   std::string base = wish;
   std::string missing;
   if (wish == "auto") {
-    const std::string mount = mount_point(), place = own_place();
+    const std::string mount = cgroup_mount(), place = own_cgroup();
     base = mount + (place == "/" ? "" : place);
     if (mount.empty() || place.empty())
       missing = "this system has no cgroup v2";

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 
 #include "base/clock.h"
 #include "config/quantity.h"
+#include "daemon/containment/host_memory.h"
 #include "daemon/log.h"
 #include "daemon/sessions.h"
 
@@ -30,17 +30,6 @@ constexpr int kWakeMs = 30'000;
 constexpr uint64_t kTryAgainNs = 60'000'000'000;
 // Of the machine's memory, for everything else.
 constexpr uint64_t kHostReserveBytes = uint64_t{1} << 30;
-
-// Of this machine; UINT64_MAX: it does not say.
-uint64_t host_available_bytes() {
-  std::ifstream lines("/proc/meminfo");
-  std::string name;
-  uint64_t kilobytes = 0;
-  for (std::string rest; lines >> name >> kilobytes && std::getline(lines, rest);) {
-    if (name == "MemAvailable:") return kilobytes << 10;
-  }
-  return UINT64_MAX;
-}
 
 bool is_closed(Standing standing) {
   return standing == Standing::kParking || standing == Standing::kParked ||
@@ -113,7 +102,7 @@ uint64_t Sessions::programs_bytes(const Lease& lease) const {
 Status Sessions::make_host_room(const Lease& lease, uint64_t bytes) {
   const uint64_t kept = parking_.kept_bytes(lease.id);
   const uint64_t wanted = bytes - std::min(bytes, kept) + kHostReserveBytes;
-  const uint64_t free = host_available_bytes();
+  const uint64_t free = host_memory().available_bytes;
   uint64_t available = free - std::min(free, parking_.host_coming_bytes());
   const uint64_t more = wanted - std::min(wanted, available);
   for (const uint64_t other : parking_.to_forget(lease.id, bytes, more)) {
@@ -195,7 +184,7 @@ void Sessions::copy_ahead(Lease* lease, uint64_t now_ns) {
   if (lease->moving.ahead_of_ns == lease->idle.worked_ns()) return;
   lease->moving.ahead_of_ns = lease->idle.worked_ns();
   const uint64_t bytes = programs_bytes(*lease), kept = parking_.kept_bytes(lease->id);
-  const uint64_t free = host_available_bytes();
+  const uint64_t free = host_memory().available_bytes;
   const uint64_t available = free - std::min(free, parking_.host_coming_bytes());
   const uint64_t wanted = bytes - std::min(bytes, kept) + 2 * kHostReserveBytes;
   if (!lease->moving.forgetting.empty() || wanted > available ||
@@ -450,7 +439,7 @@ void Sessions::park_idle() {
   wake_without_pool();
   make_room();
   for (const auto& [id, lease] : leases_) end_writers_beyond(*lease);
-  if (host_available_bytes() < kHostReserveBytes) {
+  if (host_memory().available_bytes < kHostReserveBytes) {
     for (const uint64_t id : parking_.to_forget(0, 0, UINT64_MAX))
       forget_copies(leases_.at(id).get());
   }
