@@ -18,6 +18,9 @@ class IdleWatch {
   // `sessions`: how many are on the lease. `paused`: it may not work, so it is not idle.
   void look(uint64_t now_ns, const LeaseTurns::Work& work, size_t sessions, bool paused);
 
+  // It begins to work now. No look may have seen that yet.
+  void begins(uint64_t now_ns) { worked_ns_ = now_ns; }
+
   bool known() const { return known_; }
   uint64_t worked_ns() const { return worked_ns_; }  // when it was last active
   uint64_t idle_ns(uint64_t now_ns) const { return now_ns > worked_ns_ ? now_ns - worked_ns_ : 0; }

@@ -32,6 +32,15 @@ TEST(IdleWatch, WorkEndsIdleTimeAndTheSumStays) {
   EXPECT_TRUE(watch.was_attached());
 }
 
+TEST(IdleWatch, WhoBeginsIsNotIdleBeforeALookSeesIt) {
+  IdleWatch watch(0);
+  for (uint64_t second = 1; second <= 5; ++second) watch.look(second * kSecond, {}, 0, false);
+  watch.begins(6 * kSecond);
+  EXPECT_EQ(watch.idle_ns(6 * kSecond), 0u);
+  watch.look(7 * kSecond, {}, 0, false);
+  EXPECT_EQ(watch.idle_ns(7 * kSecond), kSecond);
+}
+
 TEST(IdleWatch, WhoWaitsForItsWorkIsNotIdle) {
   IdleWatch watch(0);
   LeaseTurns::Work work;

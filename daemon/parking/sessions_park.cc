@@ -367,7 +367,10 @@ void Sessions::finish_wake(Lease* lease) {
   const uint64_t before_ns = parked.waited_ns;
   counters_.parked_moved_bytes += parked.host_bytes;
   ++counters_.wakes;
-  parking_.returned(base::now_ns(), lease->id);
+  const uint64_t now_ns = base::now_ns();
+  parking_.returned(now_ns, lease->id);
+  // Otherwise its idle time before the park would count on, and it would be the next to make room.
+  lease->idle.begins(now_ns);
   lease->moving.files.clear();
   counters_.wake_waited_ns += parked.waited_ns - before_ns;
   const std::string text =

@@ -4,6 +4,8 @@ byte, others have the GPU meanwhile, and whoever dies in between takes nobody el
 TENDRIL_PARK_CYCLES sets how often programs are parked at arbitrary moments."""
 
 import collections
+import contextlib
+import json
 import os
 import random
 import re
@@ -326,10 +328,13 @@ class Parking(unittest.TestCase):
                 with Notebook(server, "-m", "600M") as two:
                     two.ask("take", 7, 300)
                     second = two.ask("sum")
-                    for _ in range(2):
+                    for _ in range(3):
                         one.ask("touch")
-                        self.assertEqual(one.ask("sum"), first)
+                        began = time.monotonic()
                         two.ask("touch")
+                        waited_s = time.monotonic() - began
+                        self.assertGreater(waited_s, 1.9, "the other one had just come back")
+                        self.assertEqual(one.ask("sum"), first)
                         self.assertEqual(two.ask("sum"), second)
         # Both came back after the other one had been idle for two seconds.
 
@@ -633,6 +638,145 @@ max_per_user = { gpus = 0.6 }
 [[assignment]]
 user_classes = ["normal"]
 """
+
+
+# Takes MIB, and works in the spans that a line of stdin names, from a moment on: each as long as it
+# is, once its memory is there. Prints how long each one waited.
+TENANT = """
+import ctypes, json, sys, time
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(code):
+    assert code == 0, code
+context, address = c_void_p(), c_uint64()
+must(cuda.cuInit(0))
+must(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+must(cuda.cuCtxSetCurrent(context))
+must(cuda.cuMemAlloc_v2(byref(address), c_size_t(int(sys.argv[1]) << 20)))
+def work():
+    must(cuda.cuMemsetD32_v2(address, 7, c_size_t(1)))
+    must(cuda.cuCtxSynchronize())
+work()
+print("ready", flush=True)
+begin, spans = json.loads(sys.stdin.readline())
+waited = []
+for first, last in spans:
+    time.sleep(max(0, begin + first - time.monotonic()))
+    asked = time.monotonic()
+    work()
+    waited.append(time.monotonic() - asked)
+    until = time.monotonic() + last - first
+    while time.monotonic() < until:
+        work()
+        time.sleep(0.05)
+print(json.dumps(waited), flush=True)
+sys.stdin.readline()
+"""
+
+
+@harness.needs_client
+@harness.needs_plain_client
+class Replay(unittest.TestCase):
+    """Twenty tenants on four cards, each of which has room for three of its five, do what records
+    say. `tendril plan --parked` says beforehand how often they are parked and woken."""
+
+    CARDS, TENANTS, MIB, IDLE_S, SECONDS = 4, 5, 300, 5, 90
+
+    def spans(self, dice):
+        """Of work, in whole seconds. Breaks are not near the times after which a lease is parked,
+        because a server looks once a second."""
+        at, spans = dice.randrange(1, 12), []
+        while at < self.SECONDS - 5:
+            spans.append((at, at + dice.choice((1, 2, 3))))
+            at = spans[-1][1] + dice.choice((1, 4, 8, 10, 13))
+        return spans
+
+    def planned(self, tenants):
+        """Wakes and parks, without the first park of each tenant: before the records everybody is
+        there and idle long enough for that."""
+        first_s = 4 * self.IDLE_S
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write("time_s,gpu,utilisation_percent,memory_bytes,job\n")
+            for at in range(first_s + self.SECONDS):
+                for number, spans in enumerate(tenants):
+                    works = any(first <= at - first_s < last for first, last in spans)
+                    row = (at, number, 100 * works, self.MIB * MIB, f"tenant {number}")
+                    file.write(",".join(map(str, row)) + "\n")
+            file.flush()
+            status, out, err = tendril(
+                *("plan", file.name, "--parked", "--cards", "1", "--card", "1.0"),
+                *("--idle", f"{self.IDLE_S}s", "--link", "1"),
+            )
+        self.assertEqual(status, 0, err)
+        rows = [line.split() for line in out.splitlines()]
+        whole = next(row for row in rows if row[:1] == ["1"])
+        return int(whole[1]), int(whole[2]) - len(tenants)
+
+    def start(self, server):
+        """Asks again until others have made room."""
+        for _ in range(60):
+            process = subprocess.Popen(
+                [
+                    *(harness.TENDRIL, "run", "--server", server.endpoint, "-p", "0.1"),
+                    *("-m", f"{self.MIB + 2}M", "--", sys.executable, "-c", TENANT, str(self.MIB)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=harness.clean_environment(),
+            )
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(harness.end, process)
+            if process.stdout.readline() == "ready\n":
+                return process
+            process.stdin.close()
+            time.sleep(1)
+        return self.fail(server.log()[-2000:])
+
+    @staticmethod
+    def counts(server):
+        return [server.log().count(text) for text in ("memory is back after", " is parked after ")]
+
+    @long
+    def test_twenty_tenants_do_as_planned(self):
+        dice = random.Random(int(os.environ.get("TENDRIL_REPLAY_SEED", "24")))
+        cards = [[self.spans(dice) for _ in range(self.TENANTS)] for _ in range(self.CARDS)]
+        planned = [sum(both) for both in zip(*(self.planned(tenants) for tenants in cards))]
+        options = ("--park-idle", f"{self.IDLE_S}s")
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(Server(*options, memory=1024 * MIB)) for _ in cards]
+            tenants = [
+                (server, self.start(server)) for _ in range(self.TENANTS) for server in servers
+            ]
+            for server in servers:
+                eventually(
+                    lambda at=server: all(one["standing"] == "parked" for one in at.leases()), 60
+                )
+            before = [self.counts(server) for server in servers]
+            begin = time.monotonic() + 1
+            for number, (_, process) in enumerate(tenants):
+                spans = cards[number % self.CARDS][number // self.CARDS]
+                process.stdin.write(json.dumps([begin, spans]) + "\n")
+                process.stdin.flush()
+            waited = [json.loads(process.stdout.readline()) for _, process in tenants]
+            time.sleep(max(0, begin + self.SECONDS - time.monotonic()))
+            after = [self.counts(server) for server in servers]
+            for _, process in tenants:
+                process.stdin.close()
+                self.assertEqual(process.wait(20), 0)
+        wakes, parks = (
+            sum(now[i] - then[i] for now, then in zip(after, before)) for i in range(2)
+        )
+        waits = sorted(wait for mine in waited for wait in mine)
+        text = (
+            f"replay: {wakes} wakes and {parks} parks, planned {planned[0]} and {planned[1]}; "
+            f"work waited {waits[len(waits) // 2]:.2f} s in the median, {waits[-1]:.1f} s at most"
+        )
+        print(text, flush=True)
+        for real, plan in ((wakes, planned[0]), (parks, planned[1])):
+            self.assertGreater(plan, 40, "it was not tight")
+            self.assertLess(abs(real - plan), 0.15 * plan, text)
 
 
 @harness.needs_client
