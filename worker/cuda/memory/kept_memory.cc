@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/page_blocks.h"
 #include "worker/core/output.h"
+#include "worker/cuda/executor/waits.h"
 #include "worker/cuda/memory/context_memory.h"
 #include "worker/cuda/memory/device_blocks.h"
 
