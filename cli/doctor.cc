@@ -30,6 +30,7 @@
 #include "config/configuration.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
+#include "session/control/background_trial.h"
 #include "session/control/serve.h"
 #include "view/json.h"
 #include "view/table.h"
@@ -37,6 +38,8 @@
 
 namespace tendril::cli {
 namespace {
+
+constexpr int kTrialMs = 30'000;  // of a fabric, which a program does not wait for
 
 constexpr int kPings = 100;
 // Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more. Small
@@ -295,9 +298,11 @@ bool Checkup::check_transport() {
     return false;
   }
   if (!attached.ok()) return step("transport", false, attached.status().message());
+  std::string tried;
+  if (attached->trial != nullptr) tried = "; " + attached->trial->wait(kTrialMs);
   step("transport", true,
-       base::format("%s: %s (attached in %.1f ms)", attached->transport.c_str(),
-                    attached->reason.c_str(), took_ms));
+       base::format("%s: %s (attached in %.1f ms)%s", attached->transport.c_str(),
+                    attached->reason.c_str(), took_ms, tried.c_str()));
   figure("attach_ms", took_ms);
   return true;
 }

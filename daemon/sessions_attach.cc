@@ -417,6 +417,8 @@ Status Sessions::join(const wire::JoinRequest& request) {
   const std::shared_ptr<Session> session = find_session(wire::Request::kJoin, request);
   if (session == nullptr) return no_session();
   if (request.attempt != 0) return join_again(session.get(), request);
+  if (request.channel >= wire::kTrialChannels)
+    return join_trial(session.get(), uint16_t(request.channel - wire::kTrialChannels));
   if (request.channel >= session->channels_joined.size() ||
       session->channels_joined[request.channel]) {
     return Status(Code::kInvalid,
@@ -426,11 +428,26 @@ Status Sessions::join(const wire::JoinRequest& request) {
   return Status();
 }
 
+Status Sessions::join_trial(Session* session, uint16_t number) {
+  session->trial_joined.resize(std::max<size_t>(session->channels_granted, 1));
+  const bool may = session->outage_ms != 0 && session->answers.answers.size() > 1 &&
+                   session->start_on == wire::StartOn::kConnections;
+  if (!may || number >= session->trial_joined.size() || session->trial_joined[number])
+    return Status(Code::kInvalid, "this session has nothing to try, or tries it already");
+  session->trial_joined[number] = true;
+  return Status();
+}
+
 void Sessions::joined(const wire::JoinRequest& request, session::Connection connection) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return;
   if (request.attempt != 0) return joined_again(session, request, std::move(connection));
+  if (request.channel >= wire::kTrialChannels) {
+    (void)hand_over(session, wire::WorkerMessageKind::kTrial,
+                    uint16_t(request.channel - wire::kTrialChannels), connection);
+    return;
+  }
   if (!hand_over(session, wire::WorkerMessageKind::kChannel, request.channel, connection)) return;
   ++session->channels_here;
   if (request.channel == session->channels_granted) {

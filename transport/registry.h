@@ -54,8 +54,6 @@ struct Streams {
   // If it is valid, the session outlasts cuts (lasting/lasting.h).
   base::Fd acknowledgements;
   LastingSettings lasting;
-  // What a transport that carries lines shall carry. Connections carry the rest.
-  bool carries_calls = true, carries_bulk = true;
 };
 
 // What was measured between both ends of a session.
@@ -84,6 +82,12 @@ struct Channels {
   std::shared_ptr<PinnedMemory> pinned;  // if the transport registers memory
 };
 
+// What may carry the lines of a session that runs already on its connections.
+struct Carriers {
+  std::vector<std::unique_ptr<Carrier>> lines;  // the lane's first
+  std::shared_ptr<PinnedMemory> pinned;
+};
+
 // One end's part of a session, from the offer until there are channels. The client makes its half
 // first, so the worker's half gets the client's blob when it is made. The worker's blob comes back
 // to `complete`. A queue pair, for example, exists from the beginning, and its blob is its address.
@@ -98,10 +102,11 @@ class Half {
   virtual base::Status complete(const std::string& /*blob*/, base::Fd /*descriptor*/) { return {}; }
   // After `complete`: what a person may want to know of it, for doctor. May be empty.
   virtual std::string remark() const { return {}; }
-  // Of a transport that carries lines, after `complete`.
-  virtual Measured measured() const { return {}; }
   // The ports at both ends, if this is the other end's blob. Another text, another way.
   virtual std::string way(const std::string& /*blob*/) const { return {}; }
+  // Of a transport that carries lines, in place of `open`: for a session that runs. When `witness`
+  // ends, the peer is gone.
+  virtual Carriers carry(base::Fd /*witness*/) { return {}; }
   // The last step, at both ends. `streams` are the session's connections. A transport with channels
   // of its own gets only the first one, unless it carries lines. When that connection ends, the
   // peer is gone.

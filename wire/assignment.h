@@ -41,6 +41,8 @@ enum class WorkerMessageKind : uint32_t {
   // The client has connected again after a cut. The descriptors: the connection that attached, the
   // bulk channels, the one for acknowledgements.
   kResume = 12,
+  // Connection `reserved` of the client's trial (wire::kTrialChannels); descriptor [0].
+  kTrial = 13,
 };
 
 struct AssignedSlice {

@@ -391,6 +391,11 @@ struct JoinRequest {
 // As JoinRequest::channel of kUse: the session outlasts cuts, so its connections are joined, too.
 inline constexpr uint16_t kUseWithConnections = 1;
 
+// Channels from here on are a trial's: as many as the session has bulk channels, at least one. The
+// worker measures with the client whether the first answer's transport is better, and the session
+// then goes over to it (session/choice/trial.h).
+inline constexpr uint16_t kTrialChannels = 0x2000;
+
 // Channels from here on are passages to other servers' workers (wire/assignment.h): this, the bit
 // if its bytes are sealed, and the passage's number. The proof is made with the passage's own key.
 inline constexpr uint16_t kPassageChannels = 0x8000;

@@ -129,6 +129,9 @@ session::ConnectOptions Attaching::connect_options() const {
     clear_progress();
     log(LogLevel::kWarning, "%s", line.c_str());
   };
+  options.tried = [](const std::string& line) {
+    log(LogLevel::kInfo, "a faster way was tried: %s", line.c_str());
+  };
   options.transport = configuration_.transport;
   options.lessor = command_lessor();
   options.insists_on_sealing = configuration_.insists_on_sealing;
@@ -207,6 +210,7 @@ base::Status Attaching::open(Session* session, session::Attached* attached) {
   static_cast<void>(session->lane.release());  // of an attempt before this one
   session->window = std::move(attached->window);
   session->pinned = std::move(attached->pinned);
+  session->trial = std::move(attached->trial);
   session->nccl_versions = attached->reply.nccl_versions;
   session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
                                       attached->bulk.size(), session);

@@ -20,6 +20,9 @@
 #include "transport/registry.h"
 #include "wire/message.h"
 
+namespace tendril::session {
+class BackgroundTrial;
+}
 namespace tendril::client::core {
 
 class Session : public session::LaneEvents {
@@ -31,6 +34,7 @@ class Session : public session::LaneEvents {
   transport::HostWindow window;  // valid when the server is on this host
   // Null, unless the transport moves data straight from and to memory that it knows (RDMA).
   std::shared_ptr<transport::PinnedMemory> pinned;
+  std::shared_ptr<session::BackgroundTrial> trial;  // of a fabric; null: there is none
   // Numbers event records and other things whose completion is remembered.
   std::atomic<uint64_t> serial{0};
   Staging staging;  // for copies with pageable memory, when the server is on this host

@@ -171,7 +171,8 @@ void Sessions::joined_again(const std::shared_ptr<Session>& session,
   log(Level::kInfo, "session %llu: its client is back",
       static_cast<unsigned long long>(session->id));
   session->is_cut = session->client_gone = false;
-  if (session->start_on == wire::StartOn::kFirst)  // it goes on over its connections
+  // It goes on over its connections.
+  if (session->start_on == wire::StartOn::kFirst || !session->link.empty())
     session->link = session->answers.answers.back().kind;
   ++session->returns;
   const auto watched = std::make_shared<std::vector<session::Connection>>(std::move(again));

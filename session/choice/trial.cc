@@ -2,13 +2,10 @@
 // See trial.h. Fixed layout, little-endian.
 #include "session/choice/trial.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "base/clock.h"
 
@@ -18,84 +15,65 @@ using base::Code;
 using base::Deadline;
 using base::Result;
 using base::Status;
+using transport::Channel;
 using transport::Measured;
-using transport::Streams;
 
 namespace {
 
-constexpr uint32_t kMark = 0x314c5254;  // "TRL1"
-enum class OrderKind : uint32_t { kEcho = 1, kBurst = 2, kChoose = 3 };
+constexpr uint32_t kMark = 0x324c5254;  // "TRL2"
+enum class OrderKind : uint32_t { kEchoes = 1, kBurst = 2, kChoose = 3 };
 
 struct Order {
   uint32_t mark = kMark;
-  OrderKind kind = OrderKind::kEcho;
-  uint32_t calls = 0, bulk = 0;  // kChoose: the fabric carries them
-  Measured fabric, connections;  // kChoose; all 0: nothing was measured
+  OrderKind kind = OrderKind::kEchoes;
+  uint32_t calls = 0, bulk = 0;  // kChoose: the fabric carries them; else calls: the WayKind
+  Measured fabric, connections;  // kChoose
 };
 static_assert(sizeof(Order) == 48);
 
 constexpr uint32_t kEchoes = 17;          // the first one only wakes the worker
-constexpr size_t kBurstBytes = 2u << 20;  // over all bulk connections
-constexpr uint32_t kEchoesMost = 64, kBurstsMost = 2;
-constexpr int kTrialMs = 10'000;   // the worker may still be starting
-constexpr uint32_t kSpinUs = 200;  // as lanes do, then it sleeps
+constexpr size_t kBurstBytes = 2u << 20;  // over all bulk channels of a way
+constexpr uint32_t kOrdersMost = 2;       // of a kind, for each way
+constexpr int kTrialMs = 10'000;
+constexpr transport::Wait kWait{200, kTrialMs};  // spins as lanes do, then it sleeps
+constexpr uint32_t kPauseUs = 50;                // between looks at a burst that stands still
 
-// What a call of send or recv says. False: the connection is over.
-bool goes_on(ssize_t moved) {
-  return moved > 0 || (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+Status put(Channel* channel, const Order& order) {
+  const iovec part{const_cast<Order*>(&order), sizeof order};
+  return channel->send(&part, 1);
+}
+Status get(Channel* channel, Order* order) {
+  return channel->receive(order, sizeof *order, sizeof *order, kWait).status();
 }
 
-Status over() { return Status(Code::kClosed, "a connection ended while it was measured"); }
-Status late() {
-  return Status(Code::kTimeout, "the other end does not answer while connections are measured");
-}
-
-Status move_order(int fd, Order* order, bool sends, const Deadline& deadline) {
-  auto* const at = reinterpret_cast<uint8_t*>(order);
-  base::Spin spin(sends ? 0 : kSpinUs);
-  for (size_t done = 0; done < sizeof *order;) {
-    const ssize_t moved =
-        sends ? ::send(fd, at + done, sizeof *order - done, MSG_NOSIGNAL | MSG_DONTWAIT)
-              : ::recv(fd, at + done, sizeof *order - done, MSG_DONTWAIT);
-    if (!goes_on(moved)) return over();
-    if (moved > 0) done += size_t(moved);
-    if (moved > 0 || spin.again()) continue;
-    pollfd waiting{fd, short(sends ? POLLOUT : POLLIN), 0};
-    if (deadline.passed()) return late();
-    (void)::poll(&waiting, 1, deadline.left_ms());
-  }
-  return Status();
-}
-
-// A burst on all bulk connections at once. *steady_ns: of its last three quarters, because TCP
-// begins slowly.
-Status move_burst(const Streams& streams, bool sends, const Deadline& deadline,
-                  uint64_t* steady_ns) {
-  const size_t count = std::max<size_t>(streams.bulk.size(), 1);
-  std::vector<size_t> left(count, kBurstBytes / count);
+// On all bulk channels at once. *steady_ns: of its last three quarters, because TCP begins slowly.
+Status move_burst(const Way& way, bool sends, uint64_t* steady_ns) {
+  const std::vector<Channel*> all = way.bulk.empty() ? std::vector{way.calls} : way.bulk;
+  std::vector<size_t> left(all.size(), kBurstBytes / all.size());
   std::vector<uint8_t> block(128u << 10);
-  const size_t whole = left[0] * count;
+  const size_t whole = left[0] * all.size();
+  const Deadline deadline(kTrialMs);
+  base::Spin spin(kWait.spin_us);
   uint64_t quarter_ns = base::now_ns();
   bool is_steady = false;
   for (size_t done = 0; done < whole;) {
-    std::vector<pollfd> waiting;
-    for (size_t i = 0; i < count; ++i) {
-      const int fd = streams.bulk.empty() ? streams.command.get() : streams.bulk[i].get();
-      waiting.push_back({left[i] != 0 ? fd : -1, short(sends ? POLLOUT : POLLIN), 0});
+    size_t moved = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const iovec part{block.data(), std::min(left[i], block.size())};
+      if (part.iov_len == 0) continue;
+      Result<size_t> step = sends ? all[i]->send_some(&part, 1, 0)
+                                  : all[i]->receive(block.data(), 0, part.iov_len, {0, 0});
+      if (!step.ok()) return step.status();
+      left[i] -= *step;
+      moved += *step;
     }
-    if (deadline.passed()) return late();
-    (void)::poll(waiting.data(), waiting.size(), deadline.left_ms());
-    for (size_t i = 0; i < count; ++i) {
-      if (waiting[i].revents == 0) continue;
-      const size_t step = std::min(left[i], block.size());
-      const ssize_t moved =
-          sends ? ::send(waiting[i].fd, block.data(), step, MSG_NOSIGNAL | MSG_DONTWAIT)
-                : ::recv(waiting[i].fd, block.data(), step, MSG_DONTWAIT);
-      if (!goes_on(moved)) return over();
-      if (moved < 0) continue;
-      left[i] -= size_t(moved);
-      done += size_t(moved);
-    }
+    done += moved;
+    if (moved != 0)
+      spin.reset();
+    else if (deadline.passed())
+      return Status(Code::kTimeout, "a burst stood still while a way was measured");
+    else if (!spin.again())
+      usleep(kPauseUs);
     if (is_steady || done < whole / 4) continue;
     is_steady = true;
     quarter_ns = base::now_ns();
@@ -113,68 +91,72 @@ bool is_sensible(const Measured& measured) {
 
 }  // namespace
 
-Result<Measured> measure_connections(const Streams& streams) {
-  const Deadline deadline(kTrialMs);
-  const int fd = streams.command.get();
+Result<Measured> measure(Channel* orders, WayKind kind, const Way& way) {
+  Order order;
+  order.calls = uint32_t(kind);
+  Status good = put(orders, order);
   std::vector<double> trips_us;
-  for (uint32_t i = 0; i < kEchoes; ++i) {
-    Order order;
+  for (uint32_t i = 0; i < kEchoes && good.ok(); ++i) {
     const uint64_t begin_ns = base::now_ns();
-    Status good = move_order(fd, &order, true, deadline);
-    if (good.ok()) good = move_order(fd, &order, false, deadline);
-    if (!good.ok()) return good;
+    Order echo;
+    good = put(way.calls, echo);
+    if (good.ok()) good = get(way.calls, &echo);
     if (i != 0) trips_us.push_back(double(base::now_ns() - begin_ns) / 1000);
   }
-  std::sort(trips_us.begin(), trips_us.end());
-  Order order;
   order.kind = OrderKind::kBurst;
   uint64_t steady_ns = 0;
-  Status good = move_order(fd, &order, true, deadline);
-  if (good.ok()) good = move_burst(streams, false, deadline, &steady_ns);
+  if (good.ok()) good = put(orders, order);
+  if (good.ok()) good = move_burst(way, false, &steady_ns);
   if (!good.ok()) return good;
+  std::sort(trips_us.begin(), trips_us.end());
   return Measured{trips_us[trips_us.size() / 2],
                   double(kBurstBytes) * 3 / 4 / double(std::max<uint64_t>(steady_ns, 1))};
 }
 
-Status tell_choice(const Streams& streams, const WayChoice& choice, const Measured& over_fabric,
-                   const Measured& over_connections) {
+Result<bool> tell_choice(Channel* orders, const WayChoice& choice, const Measured& over_fabric,
+                         const Measured& over_connections) {
   Order order;
   order.kind = OrderKind::kChoose;
   order.calls = choice.calls ? 1 : 0;
   order.bulk = choice.bulk ? 1 : 0;
   order.fabric = over_fabric;
   order.connections = over_connections;
-  return move_order(streams.command.get(), &order, true, Deadline(kTrialMs));
+  Status good = put(orders, order);
+  if (good.ok()) good = get(orders, &order);
+  if (!good.ok()) return good;
+  return order.calls == 1 || order.bulk == 1;
 }
 
-Result<WayChoice> serve_trial(const Streams& streams, const std::string& fabric,
-                              const std::string& connections) {
-  const Deadline deadline(kTrialMs);
-  const int fd = streams.command.get();
-  uint32_t echoes = 0, bursts = 0;
+Result<WayChoice> serve_trial(Channel* orders, const TrialWays& ways,
+                              const std::function<bool(const WayChoice&)>& moves) {
+  uint32_t had[4][2] = {};
   for (;;) {
     Order order;
-    Status good = move_order(fd, &order, false, deadline);
+    Status good = get(orders, &order);
     if (!good.ok()) return good;
-    if (order.mark != kMark || order.calls > 1 || order.bulk > 1 || !is_sensible(order.fabric) ||
-        !is_sensible(order.connections))
+    const auto kind = uint32_t(order.kind);
+    if (order.mark != kMark || kind < 1 || kind > 3 || order.calls > 1 || order.bulk > 1 ||
+        !is_sensible(order.fabric) || !is_sensible(order.connections) ||
+        ++had[kind][order.calls] > kOrdersMost)
       break;
+    const Way& way = order.calls == uint32_t(WayKind::kFabric) ? ways.fabric : ways.connections;
     if (order.kind == OrderKind::kChoose) {
-      const bool was_measured = order.connections.round_trip_us != 0;
-      WayChoice choice = was_measured
-                             ? choose_way(fabric, order.fabric, connections, order.connections)
-                             : forced_way(fabric);
+      WayChoice choice =
+          choose_way(ways.fabric_kind, order.fabric, ways.connections_kind, order.connections);
       choice.calls = order.calls != 0;
       choice.bulk = order.bulk != 0;
-      return choice;
+      if (!moves(choice)) order.calls = order.bulk = 0;
+      good = put(orders, order);
+      if (good.ok() && order.calls == 0 && order.bulk == 0) choice.brief = ways.connections_kind;
+      return good.ok() ? Result<WayChoice>(choice) : good;
     }
     uint64_t unused_ns = 0;
-    if (order.kind == OrderKind::kEcho && ++echoes <= kEchoesMost)
-      good = move_order(fd, &order, true, deadline);
-    else if (order.kind == OrderKind::kBurst && ++bursts <= kBurstsMost)
-      good = move_burst(streams, true, deadline, &unused_ns);
-    else
-      break;
+    if (order.kind == OrderKind::kBurst) good = move_burst(way, true, &unused_ns);
+    for (uint32_t i = 0; order.kind == OrderKind::kEchoes && i < kEchoes && good.ok(); ++i) {
+      Order echo;
+      good = get(way.calls, &echo);
+      if (good.ok()) good = put(way.calls, echo);
+    }
     if (!good.ok()) return good;
   }
   return Status(Code::kInvalid, "the client's trial of its connections makes no sense");

@@ -4,12 +4,9 @@
 #include "session/choice/trial.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cmath>
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -21,28 +18,37 @@ namespace {
 using base::Code;
 using base::Result;
 using transport::Measured;
-using transport::Streams;
 
 class TrialTest : public ::testing::Test {
  protected:
   void SetUp() override {
     alarm(60);
-    client_.command = transport::tcp_sockets(&worker_.command);
-    for (int i = 0; i < 3; ++i) {
-      worker_.bulk.emplace_back();
-      client_.bulk.push_back(transport::tcp_sockets(&worker_.bulk.back()));
-    }
+    transport::make_channels("tcp", 3, &client_, &worker_);
+    transport::make_channels("loopback", 2, &fabric_client_, &fabric_worker_);
   }
   void TearDown() override { alarm(0); }
+  static Way way(const transport::ChannelSet& set) {
+    Way way{set.command.get(), {}};
+    for (const auto& each : set.bulk) way.bulk.push_back(each.get());
+    return way;
+  }
+  Result<WayChoice> serve(bool moves = true) {
+    return serve_trial(worker_.command.get(), {"rdma", "tcp", way(fabric_worker_), way(worker_)},
+                       [moves](const WayChoice&) { return moves; });
+  }
+  Result<Measured> measured(WayKind kind) {
+    return measure(client_.command.get(), kind,
+                   kind == WayKind::kFabric ? way(fabric_client_) : way(client_));
+  }
   // What the worker's end says to these bytes, after which nothing comes.
   Result<WayChoice> answer_to(const std::string& bytes) {
-    Streams streams;
-    base::Fd client = transport::tcp_sockets(&streams.command);
-    EXPECT_EQ(send(client.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
-    ::shutdown(client.get(), SHUT_WR);
-    return serve_trial(streams, "rdma", "tcp");
+    SetUp();
+    const iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    EXPECT_TRUE(client_.command->send(&part, 1).ok());
+    client_ = {};
+    return serve();
   }
-  Streams client_, worker_;
+  transport::ChannelSet client_, worker_, fabric_client_, fabric_worker_;
 };
 
 // As trial.cc lays an order out.
@@ -53,64 +59,63 @@ std::string order(uint32_t mark, uint32_t kind, uint32_t calls = 0, uint32_t bul
   bytes.append(reinterpret_cast<const char*>(&fabric), sizeof fabric);
   return bytes.append(reinterpret_cast<const char*>(&connections), sizeof connections);
 }
-constexpr uint32_t kMark = 0x314c5254;
-constexpr uint32_t kEcho = 1, kBurst = 2, kChoose = 3;
+constexpr uint32_t kMark = 0x324c5254;
+constexpr uint32_t kEchoes = 1, kBurst = 2, kChoose = 3;
 
 TEST_F(TrialTest, BothEndsComeToTheSameChoice) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
-  std::thread worker([&] { there = serve_trial(worker_, "rdma", "tcp"); });
-  Result<Measured> measured = measure_connections(client_);
-  EXPECT_TRUE(measured.ok());
-  const Measured connections = measured.take();
-  EXPECT_GT(connections.round_trip_us, 0);
-  EXPECT_GT(connections.gigabytes_per_second, 0);
-  const Measured fabric{connections.round_trip_us / 2, connections.gigabytes_per_second / 2};
+  std::thread worker([&] { there = serve(); });
+  for (const WayKind kind : {WayKind::kFabric, WayKind::kConnections}) {
+    Result<Measured> one = measured(kind);
+    EXPECT_TRUE(one.ok());
+    EXPECT_GT(one->round_trip_us, 0);
+    EXPECT_GT(one->gigabytes_per_second, 0);
+  }
+  const Measured connections{20, 4}, fabric{10, 2};
   const WayChoice here = choose_way("rdma", fabric, "tcp", connections);
-  EXPECT_TRUE(tell_choice(client_, here, fabric, connections).ok());
+  Result<bool> told = tell_choice(client_.command.get(), here, fabric, connections);
+  EXPECT_TRUE(told.ok() && *told);
   worker.join();
   ASSERT_TRUE(there.ok()) << there.status().message();
   EXPECT_TRUE(there->calls);
   EXPECT_FALSE(there->bulk);
   EXPECT_EQ(there->brief, "rdma (calls 2.0x) + tcp (bulk 2.0x)");
   char byte;
-  for (const base::Fd& fd : client_.bulk)
-    EXPECT_EQ(recv(fd.get(), &byte, 1, MSG_DONTWAIT), -1) << "something is left";
+  for (const auto* set : {&client_, &fabric_client_}) {
+    for (const auto& each : set->bulk)
+      EXPECT_EQ(*each->receive(&byte, 0, 1, {0, 0}), 0u) << "something is left";
+  }
 }
 
-TEST_F(TrialTest, NonsenseEndsTheSession) {
+TEST_F(TrialTest, AWorkerThatCannotMoveSaysSo) {
+  Result<WayChoice> there = base::Status(Code::kInternal, "");
+  std::thread worker([&] { there = serve(false); });
+  Result<bool> told = tell_choice(client_.command.get(), {true, true, "", ""}, {}, {});
+  worker.join();
+  EXPECT_TRUE(told.ok() && !*told);
+  EXPECT_EQ(there->brief, "tcp");
+}
+
+TEST_F(TrialTest, NonsenseEndsTheTrial) {
   for (const std::string& bytes :
        {order(kMark + 1, kChoose), order(kMark, 0), order(kMark, 4), order(kMark, kChoose, 2, 0),
         order(kMark, kChoose, 0, 7), order(kMark, kChoose, 1, 1, {std::nan(""), 1}, {1, 1}),
         order(kMark, kChoose, 1, 1, {1, 1}, {-1, 1}),
         order(kMark, kChoose, 1, 1, {1, 1}, {1, HUGE_VAL})})
     EXPECT_EQ(answer_to(bytes).status().code(), Code::kInvalid);
-  EXPECT_EQ(answer_to("").status().code(), Code::kClosed);
   EXPECT_EQ(answer_to(order(kMark, kChoose).substr(0, 47)).status().code(), Code::kClosed);
 }
 
 TEST_F(TrialTest, NobodyGetsMoreThanATrial) {
-  std::string many;
-  for (int i = 0; i < 65; ++i) many += order(kMark, kEcho);
-  EXPECT_EQ(answer_to(many).status().code(), Code::kInvalid);
   Result<WayChoice> there = base::Status(Code::kInternal, "");
-  std::thread worker([&] { there = serve_trial(worker_, "rdma", "tcp"); });
-  many.clear();
-  for (int i = 0; i < 3; ++i) many += order(kMark, kBurst);
-  EXPECT_EQ(send(client_.command.get(), many.data(), many.size(), 0), ssize_t(many.size()));
-  std::vector<std::thread> readers;
-  std::atomic<size_t> all{0};
-  for (const base::Fd& fd : client_.bulk) {
-    readers.emplace_back([&all, raw = fd.get()] {
-      char block[65536];
-      for (ssize_t moved; (moved = recv(raw, block, sizeof block, 0)) > 0;) all += size_t(moved);
-    });
-  }
+  std::thread worker([&] { there = serve(); });
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(measured(WayKind::kFabric).ok());
+  const std::string more = order(kMark, kBurst, 1);
+  const iovec part{const_cast<char*>(more.data()), more.size()};
+  EXPECT_TRUE(client_.command->send(&part, 1).ok());
   worker.join();
   EXPECT_EQ(there.status().code(), Code::kInvalid);
-  worker_ = Streams();
-  for (std::thread& reader : readers) reader.join();
-  EXPECT_LE(all, 4u << 20);
-  EXPECT_GT(all, 3u << 20);
+  EXPECT_EQ(answer_to(order(kMark, kEchoes)).status().code(), Code::kClosed);
 }
 
 }  // namespace

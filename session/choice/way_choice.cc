@@ -15,7 +15,7 @@ using transport::Measured;
 
 namespace {
 
-constexpr const char* kFormat = "tendril-way-1";
+constexpr const char* kFormat = "tendril-way-2";
 constexpr size_t kTextMax = 2048;
 
 // How many times better the better one is.
@@ -65,8 +65,9 @@ WayChoice forced_way(const std::string& fabric) {
 }
 
 std::string written(const WayRecord& record) {
-  return base::format("%s %" PRIu64 " %.3f %.6f\n%s\n%s\n", kFormat, record.at_s,
+  return base::format("%s %" PRIu64 " %.3f %.6f %.3f %.6f\n%s\n%s\n", kFormat, record.at_s,
                       record.connections.round_trip_us, record.connections.gigabytes_per_second,
+                      record.fabric.round_trip_us, record.fabric.gigabytes_per_second,
                       record.way.c_str(), base::printable(record.failure, 500).c_str());
 }
 
@@ -82,15 +83,17 @@ bool read_record(const std::string& text, const std::string& way, uint64_t now_s
   if (third == std::string::npos || third + 1 != text.size()) return false;
   char format[16] = {};
   WayRecord read;
-  if (sscanf(text.c_str(), "%15s %" SCNu64 " %lf %lf", format, &read.at_s,
-             &read.connections.round_trip_us, &read.connections.gigabytes_per_second) != 4 ||
+  if (sscanf(text.c_str(), "%15s %" SCNu64 " %lf %lf %lf %lf", format, &read.at_s,
+             &read.connections.round_trip_us, &read.connections.gigabytes_per_second,
+             &read.fabric.round_trip_us, &read.fabric.gigabytes_per_second) != 6 ||
       std::string(format) != kFormat)
     return false;
   read.way = text.substr(first + 1, second - first - 1);
   read.failure = text.substr(second + 1, third - second - 1);
   const auto sensible = [](double number) { return number >= 0 && number < 1e9; };
-  if (!sensible(read.connections.round_trip_us) || !sensible(read.connections.gigabytes_per_second))
-    return false;
+  for (const Measured& measured : {read.connections, read.fabric}) {
+    if (!sensible(measured.round_trip_us) || !sensible(measured.gigabytes_per_second)) return false;
+  }
   const uint64_t lasts_s = read.failure.empty() ? kRememberedS : kFailureRememberedS;
   if (read.way != way || read.at_s > now_s || now_s - read.at_s >= lasts_s) return false;
   *record = read;

@@ -33,6 +33,7 @@ struct WayRecord {
   uint64_t at_s = 0;
   transport::Measured connections;
   std::string failure;  // of the fabric; empty: it works
+  transport::Measured fabric;
 };
 inline constexpr uint64_t kRememberedS = 24 * 3600, kFailureRememberedS = 3600;
 

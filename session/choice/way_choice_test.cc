@@ -55,16 +55,18 @@ TEST(WayChoice, BetterNumbersNeverLoseWhatWorseOnesWon) {
 }
 
 TEST(WayRecord, IsReadAsWritten) {
-  const WayRecord record{"mlx5_0:1 fe80, peer fe81", 1'000'000, {21.5, 6.25}, ""};
+  const WayRecord record{"mlx5_0:1 fe80, peer fe81", 1'000'000, {21.5, 6.25}, "", {4.5, 11}};
   WayRecord read;
   ASSERT_TRUE(read_record(written(record), record.way, 1'000'001, &read));
   EXPECT_EQ(read.connections.round_trip_us, 21.5);
   EXPECT_EQ(read.connections.gigabytes_per_second, 6.25);
   EXPECT_EQ(read.failure, "");
+  EXPECT_EQ(read.fabric.round_trip_us, 4.5);
+  EXPECT_EQ(read.fabric.gigabytes_per_second, 11);
 }
 
 TEST(WayRecord, HoldsForADayAndForThatWayOnly) {
-  WayRecord record{"here, there", 1'000'000, {21.5, 6.25}, ""}, read;
+  WayRecord record{"here, there", 1'000'000, {21.5, 6.25}, "", {}}, read;
   const std::string works = written(record);
   record.failure = "nothing came back";
   const std::string fails = written(record);
@@ -78,14 +80,14 @@ TEST(WayRecord, HoldsForADayAndForThatWayOnly) {
 }
 
 TEST(WayRecord, NonsenseIsNotRead) {
-  const std::string good = written({"way", 1'000'000, {21.5, 6.25}, ""});
+  const std::string good = written({"way", 1'000'000, {21.5, 6.25}, "", {4.5, 11}});
   WayRecord read;
   for (size_t bytes = 0; bytes < good.size(); ++bytes)
     EXPECT_FALSE(read_record(good.substr(0, bytes), "way", 1'000'001, &read)) << bytes;
   EXPECT_FALSE(read_record(good + "x", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-1 1000000 nan 1\nway\n\n", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-1 1000000 -1 1\nway\n\n", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-2 1000000 1 1\nway\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(read_record("tendril-way-2 1000000 nan 1 1 1\nway\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(read_record("tendril-way-2 1000000 1 1 1 -1\nway\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(read_record("tendril-way-1 1000000 1 1 1 1\nway\n\n", "way", 1'000'001, &read));
 }
 
 }  // namespace

@@ -7,8 +7,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "session/choice/trial.h"
-#include "session/choice/ways.h"
+#include "session/control/background_trial.h"
 #include "session/control/control_client.h"
 #include "session/control/offers.h"
 #include "session/control/rejoin.h"
@@ -113,62 +112,58 @@ bool carries_lines(const Offers::Own& own) {
   return (own.transport->abilities & transport::kCarriesLines) != 0;
 }
 
-// The same for a fabric, unless what is remembered of it speaks against that.
+// The same for a fabric that was asked for, so nothing else is tried.
 Status use_fabric(Session* session, const wire::AttachReply& reply,
                   const wire::TransportAnswer& answer, const Offers::Own& own) {
-  const bool wanted = session->options.transport == answer.kind;
   const bool lasts = reply.outage_ms != 0;
-  if (!wanted && !lasts) {
+  if (session->options.transport != answer.kind) {
     return Status(Code::kUnsupported,
                   "this session does not outlast its failure (--outage off); it must be asked for: "
                   "TENDRIL_TRANSPORT=" +
                       answer.kind);
   }
   session->way = own.half->way(answer.blob);
-  const Ways ways(session->options.ways_folder);
-  WayRecord known;
-  if (!wanted && ways.find(session->way, &known) && !known.failure.empty())
-    return Status(Code::kUnavailable, "it failed within the last hour: " + known.failure);
   bool unfit = false;
-  Status used = use_answer(*session, reply, answer, lasts, own.half.get(), &unfit);
-  if (unfit) {
-    known = {session->way, 0, {}, used.message()};
-    ways.keep(&known);
-  }
-  return used;
+  return use_answer(*session, reply, answer, lasts, own.half.get(), &unfit);
 }
 
-// Which lines the fabric carries: what is better, as far as is known of the connections.
-Result<WayChoice> choose_lines(const Session& session, const Offers::Own& own,
-                               const std::string& connections, transport::Streams* streams) {
-  const std::string fabric = own.transport->kind;
-  WayChoice choice = forced_way(fabric);
-  WayRecord known{session.way, 0, {}, {}};
-  if (session.options.transport != fabric) {
-    const Ways ways(session.options.ways_folder);
-    if (!ways.find(session.way, &known)) {
-      Result<transport::Measured> measured = measure_connections(*streams);
-      if (!measured.ok()) return measured.status();
-      known.connections = *measured;
-      ways.keep(&known);
-    }
-    choice = choose_way(fabric, own.half->measured(), connections, known.connections);
-  }
-  const Status told = tell_choice(*streams, choice, own.half->measured(), known.connections);
-  if (!told.ok()) return told;
-  streams->carries_calls = choice.calls;
-  streams->carries_bulk = choice.bulk;
-  return choice;
+// A fabric that is tried while the session runs on its connections.
+struct Fabric {
+  Offers::Own* own = nullptr;
+  std::string blob;
+};
+
+void try_fabric(const Session& session, Fabric* fabric, const wire::TransportAnswer& connections,
+                Attached* attached) {
+  BackgroundTrial::Task task;
+  task.candidate = {fabric->own->transport->kind, connections.kind, std::move(fabric->own->half),
+                    attached->lasting, std::make_shared<LatePinned>()};
+  task.blob = fabric->blob;
+  task.endpoint = session.endpoint;
+  task.options = session.options;
+  const wire::AttachReply& reply = attached->reply;
+  task.membership = {reply.session_id, reply.session_secret, session.key};
+  task.bulk_channels = std::min(reply.bulk_channels, kBulkChannelsMax);
+  attached->pinned = task.candidate.pinned;
+  attached->reason += "; " + task.candidate.fabric + " is tried meanwhile";
+  attached->trial = std::make_shared<BackgroundTrial>(std::move(task));
 }
 
 // Takes the first of the worker's answers that this end can use.
 Status open_channels(Session* session, Connection connection, Offers* offers, Attached* attached) {
   std::string against;
+  Fabric fabric;
   const wire::AttachReply& reply = attached->reply;
   for (const wire::TransportAnswer& answer : reply.transports.answers) {
     Offers::Own* own = offers->find(answer.kind);
     if (own == nullptr) continue;  // it was not offered
     const bool carries = carries_lines(*own);
+    const bool lasts = carries && reply.outage_ms != 0;
+    if (lasts && session->options.transport != answer.kind) {
+      fabric = {own, answer.blob};
+      session->way = own->half->way(answer.blob);
+      continue;
+    }
     bool unfit = false;
     Status used;
     if (carries)
@@ -180,7 +175,6 @@ Status open_channels(Session* session, Connection connection, Offers* offers, At
       continue;
     }
     transport::Streams streams;
-    const bool lasts = carries && reply.outage_ms != 0;
     if (own->transport->uses_connections || lasts) {
       Status joined = join_bulk(*session, reply, &streams);
       if (!joined.ok()) return joined;
@@ -188,21 +182,17 @@ Status open_channels(Session* session, Connection connection, Offers* offers, At
     connection.allow_stalls();
     streams.command = connection.take_descriptor();
     if (reply.sealed) streams.key = session->key;
+    streams.lasting.may_be_carried = fabric.own != nullptr;
     std::string remark = own->half->remark();
-    if (lasts) {
-      const std::string& others = reply.transports.answers.back().kind;
-      Result<WayChoice> choice = choose_lines(*session, *own, others, &streams);
-      if (!choice.ok()) return choice.status();
-      remark += "; " + choice->text;
-      if (!choice->calls && !choice->bulk) own = offers->find(others);
-      if (own == nullptr) break;
-    }
+    if (lasts) remark += "; " + forced_way(answer.kind).text;
     Result<transport::Channels> channels = own->half->open(std::move(streams));
     if (!channels.ok()) return channels.status();
     static_cast<transport::Channels&>(*attached) = channels.take();
     attached->transport = attached->command->kind();
     attached->reason = against.empty() ? cleaned(answer.reason) : against;
     if (!remark.empty()) attached->reason += "; " + remark;
+    if (fabric.own != nullptr && attached->lasting != nullptr)
+      try_fabric(*session, &fabric, answer, attached);
     return Status();
   }
   return Status(Code::kMismatch, session->endpoint.text +

@@ -63,6 +63,9 @@ struct ConnectOptions {
   bool insists_on_sealing = false;
   // How long a cut of the network may last before a session is lost; 0: any cut ends it.
   uint32_t outage_ms = wire::kOutageMs;
+  // Gets what came of trying a fabric in the background of a session, for people. On a thread of
+  // ours. Empty: nobody is told.
+  std::function<void(const std::string&)> tried;
   // Where it is remembered how good the ways to servers are (ways.h). Empty: it is measured each
   // time.
   std::string ways_folder;
@@ -116,11 +119,15 @@ class Control {
   virtual bool has_ended() = 0;  // whether it has; does not wait; drops notices
 };
 
+class BackgroundTrial;
+
 // Everything a Lane needs, ready to use.
 struct Attached : transport::Channels {
   wire::AttachReply reply;
   std::string transport;  // the kind of its channels: "tcp", "unix", "shm"
   std::string reason;     // why this transport, for doctor
+  // Tries what may be better than its connections (background_trial.h). Null: there is nothing.
+  std::shared_ptr<BackgroundTrial> trial;
 };
 // Sends no secret to a server on another host, and none to a server that secures attaching: what
 // the client knows (the secret of its lease, or the token) is proven in a handshake

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "session/choice/trial.h"
 #include "session/control/control_io.h"
 
 namespace tendril::session {
@@ -132,19 +131,19 @@ Result<Choice> choose(const wire::TransportOffers& offers, const transport::Sett
 }
 
 Result<transport::Channels> open_choice(Choice choice, wire::StartOn on, transport::Streams streams,
-                                        std::string* link) {
-  if (on == wire::StartOn::kFirst && streams.acknowledgements.valid()) {
-    const std::vector<wire::TransportAnswer>& answers = choice.answers.answers;
-    Result<WayChoice> carried = serve_trial(streams, answers.front().kind, answers.back().kind);
-    if (!carried.ok()) return carried.status();
-    streams.carries_calls = carried->calls;
-    streams.carries_bulk = carried->bulk;
-    if (link != nullptr) *link = carried->brief;
-    if (!carried->calls && !carried->bulk) on = wire::StartOn::kConnections;
-  }
-  transport::Half& half =
-      on == wire::StartOn::kFirst ? *choice.halves.front() : *choice.halves.back();
-  return half.open(std::move(streams));
+                                        Candidate* candidate) {
+  const std::vector<wire::TransportAnswer>& answers = choice.answers.answers;
+  if (on == wire::StartOn::kFirst) return choice.halves.front()->open(std::move(streams));
+  const Transport* const first = transport::find_transport(answers.front().kind);
+  const bool may_be_carried = choice.halves.size() > 1 && streams.acknowledgements.valid() &&
+                              (first->abilities & transport::kCarriesLines) != 0;
+  streams.lasting.may_be_carried = may_be_carried;
+  Result<transport::Channels> channels = choice.halves.back()->open(std::move(streams));
+  if (!channels.ok() || !may_be_carried) return channels;
+  *candidate = {answers.front().kind, answers.back().kind, std::move(choice.halves.front()),
+                channels->lasting, std::make_shared<LatePinned>()};
+  channels->pinned = candidate->pinned;
+  return channels;
 }
 
 }  // namespace tendril::session

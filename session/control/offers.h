@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "session/choice/candidate.h"
 #include "transport/registry.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
@@ -51,11 +52,9 @@ struct Choice {
 // chosen. kUnsupported: there is none.
 base::Result<Choice> choose(const wire::TransportOffers& offers, const transport::Setting& setting);
 
-// Opens the channels, once the client has decided among the answers. May wait for the client's
-// trial of the connections (trial.h). *link: what carries the session, for people; empty: the
-// answer's transport.
+// Opens the channels, once the client has decided among the answers. *candidate: what the client
+// may try while the session runs; without a half: nothing.
 base::Result<transport::Channels> open_choice(Choice choice, wire::StartOn on,
-                                              transport::Streams streams,
-                                              std::string* link = nullptr);
+                                              transport::Streams streams, Candidate* candidate);
 
 }  // namespace tendril::session

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "session/choice/way_choice.h"
+#include "session/control/background_trial.h"
 #include "session/control/offers.h"
 #include "session/control/test_server.h"
 #include "transport/rdma/rdma_transport.h"
@@ -81,11 +82,16 @@ class RdmaAttachTest : public ::testing::Test {
     EXPECT_TRUE(attached.ok()) << attached.status().message();
     if (!attached.ok()) return Attached();
     Attached facts;
-    facts.transport = attached->transport;
     facts.reason = attached->reason;
-    facts.pinned = attached->pinned;
+    if (attached->trial != nullptr) {
+      facts.reason += "; " + attached->trial->wait(30'000);
+      EXPECT_EQ(attached->transport, "tcp") << "a session begins at once";
+    }
+    char byte = 0;
+    takes_pinned_ = attached->pinned != nullptr && attached->pinned->add(&byte, 1).ok();
+    if (takes_pinned_) attached->pinned->remove(&byte);
     facts.lasting = attached->lasting;
-    use_session(*attached);
+    use_session(*attached, &facts.transport);
     return facts;
   }
   void falls_back(const char* text) {
@@ -98,6 +104,7 @@ class RdmaAttachTest : public ::testing::Test {
   }
   VerbsDouble verbs_;
   std::string folder_;  // of what is remembered; empty: nothing is
+  bool takes_pinned_ = false;
 };
 
 // The same with a folder of its own.
@@ -121,7 +128,7 @@ class RememberedWayTest : public RdmaAttachTest {
     return all;
   }
   // Replaces what is remembered of the connections.
-  void remember(const transport::Measured& connections) {
+  void remember(const transport::Measured& connections, const std::string& failure = "") {
     ASSERT_EQ(files().size(), 1u);
     std::stringstream text;
     text << std::ifstream(files()[0]).rdbuf();
@@ -130,6 +137,8 @@ class RememberedWayTest : public RdmaAttachTest {
     record.way = text.str().substr(first, text.str().find('\n', first) - first);
     record.at_s = uint64_t(time(nullptr));
     record.connections = connections;
+    record.fabric = {10, 1};
+    record.failure = failure;
     std::ofstream(files()[0]) << written(record);
   }
 };
@@ -138,7 +147,26 @@ TEST_F(RdmaAttachTest, ASessionGetsItAndSaysWhatWasMeasured) {
   const Attached got = attach_and_use();
   EXPECT_EQ(got.transport, "rdma");
   EXPECT_NE(got.reason.find("double0:1 (RoCE), a read takes"), std::string::npos) << got.reason;
-  EXPECT_NE(got.pinned, nullptr);
+  EXPECT_TRUE(takes_pinned_);
+}
+
+// The card answers nothing for a second. Until then the session runs, and after that, too.
+TEST_F(RdmaAttachTest, NoSessionWaitsForTheTrial) {
+  SmallServer server;
+  server.outlasts = true;
+  ConnectOptions options = quick();
+  options.transport = "fabric,tcp";
+  verbs_.lose_reports(UINT32_MAX);
+  auto attached = attach(at(server.address()), options, for_echo());
+  ASSERT_TRUE(attached.ok()) << attached.status().message();
+  ASSERT_NE(attached->trial, nullptr);
+  EXPECT_EQ(attached->trial->wait(0), "") << "it cannot be over";
+  const auto trial = attached->trial;
+  std::string kind;
+  use_session(*attached, &kind);
+  EXPECT_EQ(kind, "tcp");
+  EXPECT_NE(trial->wait(30'000).find("no fabric: it was tried"), std::string::npos);
+  verbs_.lose_reports(0);
 }
 
 TEST_F(RdmaAttachTest, ASessionThatOutlastsCutsIsMeasuredBothWays) {
@@ -168,12 +196,12 @@ TEST_F(RememberedWayTest, WhatIsRememberedDecides) {
   Attached got = measured();
   EXPECT_EQ(got.transport, "tcp");
   EXPECT_NE(got.reason.find("bulk data over fabric"), std::string::npos) << got.reason;
-  EXPECT_NE(got.pinned, nullptr);
+  EXPECT_TRUE(takes_pinned_);
   remember({1e6, 1e6});
   got = measured();
   EXPECT_EQ(got.transport, "rdma");
   EXPECT_NE(got.reason.find("bulk data over tcp"), std::string::npos) << got.reason;
-  EXPECT_EQ(got.pinned, nullptr);
+  EXPECT_FALSE(takes_pinned_);
   remember({0.001, 1e6});
   got = measured();
   EXPECT_EQ(got.transport, "tcp");

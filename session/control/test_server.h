@@ -51,7 +51,8 @@ class SmallServer : public ControlHandler {
     stop_ = true;
     for (std::thread& thread : acceptors_) thread.join();
     for (std::thread& thread : threads_) thread.join();
-    if (worker_.joinable()) worker_.join();
+    for (std::thread* thread : {&worker_, &trial_thread_})
+      if (thread->joinable()) thread->join();
   }
   std::string address() const { return listening_.text; }
 
@@ -126,6 +127,12 @@ class SmallServer : public ControlHandler {
   }
   void joined(const wire::JoinRequest& request, Connection connection) override {
     std::lock_guard<std::mutex> guard(mutex_);
+    if (request.channel >= wire::kTrialChannels) {
+      const size_t number = request.channel - wire::kTrialChannels;
+      trial_.resize(std::max<size_t>(std::max<size_t>(granted_, 1), number + 1));
+      trial_[number] = connection.take_descriptor();
+      return start_trial_if_whole();
+    }
     streams_.bulk.resize(std::max<size_t>(streams_.bulk.size(), request.channel + 1u));
     streams_.bulk[request.channel] = connection.take_descriptor();
     ++joined_;
@@ -171,9 +178,9 @@ class SmallServer : public ControlHandler {
     peer_seen = command_.peer().text;
     streams_.key = command_.keys();
     streams_.command = command_.take_descriptor();
-    worker_ = std::thread([choice = std::move(choice_), on = start_on_,
-                           streams = std::move(streams_)]() mutable {
-      transport::Channels adopted = open_choice(std::move(choice), on, std::move(streams)).take();
+    transport::Channels channels =
+        open_choice(std::move(choice_), start_on_, std::move(streams_), &candidate_).take();
+    worker_ = std::thread([adopted = std::move(channels)]() mutable {
       auto service = Service::open(std::move(adopted.command), adopted.bulk.data(),
                                    adopted.bulk.size(), SlotPool());
       for (;;) {
@@ -194,6 +201,15 @@ class SmallServer : public ControlHandler {
     });
   }
 
+  void start_trial_if_whole() {
+    const auto here = [](const base::Fd& fd) { return fd.valid(); };
+    if (candidate_.half == nullptr || !std::all_of(trial_.begin(), trial_.end(), here)) return;
+    trial_thread_ =
+        std::thread([candidate = std::move(candidate_), connections = std::move(trial_)]() mutable {
+          (void)answer_trial(std::move(candidate), std::move(connections));
+        });
+  }
+
   wire::Hello hello_;
   const std::string token_;
   const bool break_sharing_;
@@ -209,7 +225,9 @@ class SmallServer : public ControlHandler {
   transport::Streams streams_;
   uint16_t granted_ = 0, wanted_ = 0, joined_ = 0;
   std::string key_;
-  std::thread worker_;
+  std::thread worker_, trial_thread_;
+  Candidate candidate_;
+  std::vector<base::Fd> trial_;  // connections
 };
 
 inline Endpoint at(const std::string& text) { return parse_endpoint(text).take(); }
@@ -225,7 +243,8 @@ inline wire::AttachRequest for_echo() {
   return request;
 }
 
-inline void use_session(Attached& attached) {
+// *kind: of the transport that the lane sends over in the end.
+inline void use_session(Attached& attached, std::string* kind = nullptr) {
   TestEvents events;
   auto lane =
       Lane::open(std::move(attached.command), attached.bulk.data(), attached.bulk.size(), &events);
@@ -243,6 +262,7 @@ inline void use_session(Attached& attached) {
   uint32_t id = post(kTake, ask, sizeof ask);
   EXPECT_TRUE(lane->send_bulk(ask[0], data.data(), data.size()));
   EXPECT_FALSE(lane->wait(id).lost);
+  if (kind != nullptr) *kind = lane->transport_kind();
   lane->close(2000);
 }
 

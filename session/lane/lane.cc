@@ -44,7 +44,6 @@ std::unique_ptr<Lane> Lane::open(std::unique_ptr<transport::Channel> command,
 LaneImpl::LaneImpl(std::unique_ptr<transport::Channel> command,
                    std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, LaneEvents* events)
     : command_(std::move(command)), events_(events), id_(g_lane_ids.fetch_add(1)) {
-  snprintf(kind_, sizeof kind_, "%s", command_->kind());
   if (base::usable_cpus() > 1) {
     sender_spin_us_ = base::env_u32("TENDRIL_SPIN_US", 50);
     wait_spin_us_ = base::wait_spin_us();

@@ -113,7 +113,7 @@ class LaneImpl final : public Lane {
   void start_receiver() override;
   bool has_bulk_channels() const override { return !bulk_.empty(); }
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
-  const char* transport_kind() const override { return kind_; }
+  const char* transport_kind() const override { return command_->kind(); }
   const LaneStats& stats() const override { return stats_; }
   void abandon_after_fork() override;
   void close(int timeout_ms) override;
@@ -183,7 +183,6 @@ class LaneImpl final : public Lane {
   std::unique_ptr<transport::Channel> command_;
   std::vector<std::unique_ptr<BulkChannel>> bulk_;
   LaneEvents* events_;
-  char kind_[32] = {};
   const uint64_t id_;
   uint32_t sender_spin_us_ = 0;
   uint32_t wait_spin_us_ = 0;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,10 +23,7 @@ using base::Status;
 class LastingChannel final : public Channel {
  public:
   LastingChannel(std::shared_ptr<Link> link, size_t number)
-      : link_(std::move(link)), line_(link_->line(number)) {
-    const Carrier* const carrier = line_.carrier.load();
-    if (carrier != nullptr) carried_kind_ = carrier->kind();
-  }
+      : link_(std::move(link)), line_(link_->line(number)) {}
 
   Status send(const iovec* parts, int count) override {
     return send_all(parts, count, [this](Parts* rest) { return some(rest, -1); });
@@ -37,9 +35,7 @@ class LastingChannel final : public Channel {
   }
   Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) override;
   void shutdown() override { link_->shut_down(); }
-  const char* kind() const override {
-    return line_.carrier.load() != nullptr ? carried_kind_ : "tcp";
-  }
+  const char* kind() const override { return line_.kind.load(); }
 
  private:
   // kTimeout: a carrier has waited as long as it was allowed.
@@ -59,7 +55,6 @@ class LastingChannel final : public Channel {
 
   const std::shared_ptr<Link> link_;
   LastingLine& line_;
-  const char* carried_kind_ = "tcp";
 };
 
 // Copies what the kernel has taken, until the peer has taken it.
@@ -105,7 +100,9 @@ LastingChannel::Step LastingChannel::send_over(Carrier* carrier, uint64_t state,
 LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const Deadline& deadline,
                                                size_t* moved) {
   const uint64_t state = link_->enter(&line_.sending);
-  Carrier* const carrier = line_.carrier.load(std::memory_order_acquire);
+  Carrier* carrier = line_.out.load(std::memory_order_acquire);
+  const bool may_turn = line_.may_turn.load(std::memory_order_acquire);
+  if (may_turn && Link::phase_of(state) == Link::kRunning) carrier = link_->turn_out(&line_);
   Step step = Step::kMoved;
   const size_t room = line_.kept_bytes - size_t(line_.sent.load(std::memory_order_relaxed) -
                                                 line_.acknowledged.load(std::memory_order_acquire));
@@ -122,7 +119,7 @@ LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const De
       (void)link_->give_up("the sender offered other bytes than before");
       step = Step::kClosed;
     }
-  } else if (room == 0 || line_.resending.load(std::memory_order_acquire) != 0) {
+  } else if (room == 0 || may_turn || line_.resending.load(std::memory_order_acquire) != 0) {
     step = Step::kNoRoom;
   } else {
     step = send_to_kernel(*rest, room, moved);
@@ -135,10 +132,17 @@ LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const De
 // Returns what came. Nobody replaces the connection meanwhile: poll looks at the new one when it is
 // woken, but would not be woken by it.
 short LastingChannel::wait_for(short events, std::atomic<uint32_t>* busy, int timeout_ms) {
-  pollfd waiting{line_.fd.get(), events, 0};
-  if (Link::phase_of(link_->enter(busy)) != Link::kCut) (void)poll(&waiting, 1, timeout_ms);
+  // A receiver must hear that its peer goes over to the carrier.
+  const int wake = busy == &line_.receiving ? line_.wake.get() : -1;
+  pollfd waiting[2] = {{line_.fd.get(), events, 0}, {wake, POLLIN, 0}};
+  if (Link::phase_of(link_->enter(busy)) != Link::kCut)
+    (void)poll(waiting, wake >= 0 ? 2 : 1, timeout_ms);
+  if (waiting[1].revents != 0) {
+    uint64_t count;
+    (void)!read(wake, &count, sizeof count);
+  }
   busy->store(0, std::memory_order_release);
-  return waiting.revents;
+  return waiting[0].revents;
 }
 
 Result<size_t> LastingChannel::some(Parts* rest, int timeout_ms) {
@@ -201,7 +205,11 @@ LastingChannel::Step LastingChannel::receive_once(uint8_t* at, size_t min, size_
                                                   uint32_t spin_us, const Deadline& deadline,
                                                   size_t* moved) {
   const uint64_t state = link_->enter(&line_.receiving);
-  Carrier* const carrier = line_.carrier.load(std::memory_order_acquire);
+  Carrier* carrier = line_.in.load(std::memory_order_acquire);
+  if (line_.turns_at.load(std::memory_order_acquire) ==
+          line_.received.load(std::memory_order_relaxed) &&
+      Link::phase_of(state) == Link::kRunning)
+    carrier = link_->turn_in(&line_);
   Step step = Step::kCut;
   if (Link::phase_of(state) != Link::kCut) {
     step = carrier == nullptr

@@ -191,23 +191,39 @@ void Link::announce_cut() {
 
 // From now on the connections are the lines. Nobody uses the carriers.
 bool Link::leave_carriers() {
+  {
+    Locked locked(lock_);
+    takes_carriers_ = false;
+    if (is_carried() && carrier_why_.empty()) carrier_why_ = "the session's connections were cut";
+  }
   for (LastingLine& line : lines_) {
     Carrier* const carrier = line.carrier.load();
-    if (carrier == nullptr) continue;
-    Result<Carrier::Remains> remains = carrier->leave(line.kept, line.kept_bytes);
-    if (!remains.ok()) {
-      (void)end(remains.status().message().c_str());
-      return false;
-    }
-    line.sent.store(carrier->sent());
-    line.received.store(carrier->received());
-    line.acknowledged.store(remains->acknowledged);
-    line.offered_data = remains->offered;
-    line.offered_bytes = remains->offered_bytes;
-    line.carrier.store(nullptr);
-    Locked locked(lock_);
-    if (carrier_why_.empty()) carrier_why_ = "the session's connections were cut";
+    if (carrier != nullptr && !leave_carrier(&line, carrier)) return false;
   }
+  return true;
+}
+
+// One way may have been over it, and the other one not yet.
+bool Link::leave_carrier(LastingLine* line, Carrier* carrier) {
+  const bool sends = line->out.load() != nullptr;
+  Result<Carrier::Remains> remains = carrier->leave(
+      line->kept, line->kept_bytes, sends ? line->out_from : carrier->sent(), line->out_shift);
+  if (!remains.ok()) {
+    (void)end(remains.status().message().c_str());
+    return false;
+  }
+  if (sends) {
+    line->sent.store(carrier->sent() + line->out_shift);
+    if (remains->acknowledged > line->out_from)
+      line->acknowledged.store(remains->acknowledged + line->out_shift);
+    line->offered_data = remains->offered;
+    line->offered_bytes = remains->offered_bytes;
+  }
+  if (line->in.load() != nullptr) line->received.store(carrier->received() + line->in_shift);
+  line->may_turn.store(false);
+  line->turns_at.store(LastingLine::kNever);
+  for (std::atomic<Carrier*>* way : {&line->carrier, &line->out, &line->in}) way->store(nullptr);
+  line->kind.store("tcp");
   return true;
 }
 

@@ -59,13 +59,16 @@ class Carrier : public Channel {
     size_t offered_bytes = 0;
   };
   // After `interrupt`, when nobody sends or receives any more. Nothing touches memory through it
-  // afterwards. Writes the bytes from `acknowledged` to `sent` into a ring, each at its position.
-  virtual base::Result<Remains> leave(uint8_t* ring, size_t ring_bytes) = 0;
+  // afterwards. Writes the bytes from `acknowledged` to `sent` into a ring, each at its position
+  // and `shift`; none from before `from`.
+  virtual base::Result<Remains> leave(uint8_t* ring, size_t ring_bytes, uint64_t from,
+                                      uint64_t shift) = 0;
 };
 
 struct LastingSettings {
   uint32_t patience_ms = 30'000;   // how long a cut may last
   std::unique_ptr<Redial> redial;  // null: the worker's end, which waits for `resume`
+  bool may_be_carried = false;     // `take_carriers` may come
 };
 
 class Lasting {
@@ -80,12 +83,21 @@ class Lasting {
   // The worker's end: the client has connected again. The channels in their order, then the one for
   // acknowledgements. Any thread; does not block.
   virtual void resume(std::vector<base::Fd> connections) = 0;
+  // Carriers for the first lines of a session that runs on its connections, in two steps at each
+  // end. From the first step on this end takes what its peer sends over them. The second step comes
+  // when the peer has done its first one: each line that this end sends on goes over to its carrier
+  // with the next send. Nothing pauses, and no byte is lost. Null ones carry nothing. What a
+  // carrier moved before is none of the session's. kUnavailable: the session was cut or has ended.
+  // Any thread.
+  virtual base::Status take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) = 0;
+  virtual void use_carriers() = 0;
   virtual uint64_t resumptions() const = 0;
   // Why its carriers were given up; empty: they were not.
   virtual std::string carrier_failure() const = 0;
 };
 
-// The channel of that line. Call it once for each line. Its kind is its carrier's, or "tcp".
+// The channel of that line. Call it once for each line. Its kind is that of the carrier that it
+// sends over, or "tcp".
 std::unique_ptr<Channel> lasting_channel(const std::shared_ptr<Lasting>& lasting, size_t line);
 
 // How a TCP connection has ended, as far as the kernel knows.

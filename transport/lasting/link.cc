@@ -25,7 +25,8 @@ using base::Status;
 namespace {
 
 // An acknowledgement: the bytes of that line up to the position were taken. The last line number
-// stands for none: only that this end is there.
+// stands for none: only that this end is there. With kTurn: from the position on this end sends
+// over the line's carrier.
 struct Record {
   uint32_t line;
   uint32_t zero;
@@ -33,6 +34,7 @@ struct Record {
 };
 static_assert(sizeof(Record) == 16);
 constexpr uint32_t kNoLine = UINT32_MAX;
+constexpr uint32_t kTurn = 1u << 16;
 
 constexpr int kLookMs = 2000, kLookAtCarriersMs = 500;
 constexpr unsigned kSilentResent = 3;
@@ -86,11 +88,16 @@ Link::Link(std::vector<base::Fd> lines, base::Fd acknowledgements, LastingSettin
       acknowledgements_(std::move(acknowledgements)),
       patience_ms_(settings.patience_ms),
       redial_(std::move(settings.redial)),
+      may_be_carried_(settings.may_be_carried),
       kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (size_t i = 0; i < lines.size(); ++i) lines_[i].fd = std::move(lines[i]);
   for (size_t i = 0; i < carriers.size(); ++i) {
-    lines_[i].carrier.store(carriers[i].get());
+    Carrier* const carrier = carriers[i].get();
     lines_[i].carrier_owned = std::move(carriers[i]);
+    for (std::atomic<Carrier*>* way : {&lines_[i].carrier, &lines_[i].out, &lines_[i].in})
+      way->store(carrier);
+    if (carrier != nullptr) lines_[i].kind.store(carrier->kind());
+    takes_carriers_ = false;
   }
 }
 
@@ -104,6 +111,9 @@ bool Link::start() {
     if (memory == MAP_FAILED) return false;
     line.kept = static_cast<uint8_t*>(memory);
     setsockopt(line.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (!may_be_carried_) continue;
+    line.wake = base::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!line.wake.valid()) return false;
   }
   setsockopt(acknowledgements_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return keeper_.start("tendril-keep", &Link::keeper_main, this);
@@ -247,11 +257,12 @@ bool Link::tell(uint32_t line, uint64_t position, bool waits) {
 void Link::acknowledge(LastingLine* line, uint64_t state) {
   const uint64_t position = line->received.load(std::memory_order_relaxed);
   if (position - line->told < line->kept_bytes / 4 || phase_of(state) != kRunning) return;
-  if (tell(uint32_t(line - lines_.data()), position, true)) line->told = position;
+  if (tell(number_of(*line), position, true)) line->told = position;
 }
 
 bool Link::accept_acknowledgement(uint32_t number, uint64_t position) {
   if (number == kNoLine) return true;
+  if ((number & kTurn) != 0) return accept_turn(number & ~kTurn, position);
   if (number >= lines_.size()) return false;
   LastingLine& line = lines_[number];
   if (position > line.offered.load(std::memory_order_acquire)) return false;
@@ -287,6 +298,70 @@ bool Link::take_acknowledgements() {
     std::memcpy(record_, buffer + at, record_bytes_);
     news_.signal();
   }
+}
+
+// ---- carriers that come later ----
+
+Status Link::take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) {
+  Locked locked(lock_);
+  if (!may_be_carried_ || !takes_carriers_ || phase_of(state()) != kRunning)
+    return Status(Code::kUnavailable, "the session's connections were cut meanwhile");
+  takes_carriers_ = false;
+  for (size_t i = 0; i < std::min(carriers.size(), lines_.size()); ++i) {
+    Carrier* const carrier = carriers[i].get();
+    lines_[i].carrier_owned = std::move(carriers[i]);
+    lines_[i].carrier.store(carrier);
+  }
+  return Status();
+}
+
+// A cut that comes in between takes the carriers away, and the permission with them.
+void Link::use_carriers() {
+  Locked locked(lock_);
+  for (LastingLine& line : lines_) {
+    if (line.carrier_owned != nullptr && !takes_carriers_) line.may_turn.store(true);
+  }
+}
+
+Carrier* Link::turn_out(LastingLine* line) {
+  const uint64_t sent = line->sent.load(std::memory_order_relaxed);
+  if (line->resending.load() != 0 ||
+      sent - line->acknowledged.load(std::memory_order_acquire) > left_over_most(line->kept_bytes))
+    return nullptr;
+  Carrier* const carrier = line->carrier.load();
+  if (carrier == nullptr || !tell(number_of(*line) | kTurn, sent, true)) return nullptr;
+  line->may_turn.store(false);
+  line->out_from = carrier->sent();
+  line->out_shift = sent - line->out_from;
+  line->kind.store(carrier->kind());
+  line->out.store(carrier, std::memory_order_release);
+  return carrier;
+}
+
+Carrier* Link::turn_in(LastingLine* line) {
+  Carrier* const carrier = line->carrier.load();
+  if (carrier == nullptr) return nullptr;
+  const uint64_t position = line->received.load(std::memory_order_relaxed);
+  line->turns_at.store(LastingLine::kNever);
+  line->in_shift = position - carrier->received();
+  if (tell(number_of(*line), position, true)) line->told = position;
+  line->in.store(carrier, std::memory_order_release);
+  return carrier;
+}
+
+bool Link::accept_turn(uint32_t number, uint64_t position) {
+  if (number >= lines_.size()) return false;
+  LastingLine& line = lines_[number];
+  if (line.carrier.load() == nullptr) {  // this end has left them, and the peer does not know yet
+    failed(state());
+    return true;
+  }
+  if (line.in.load() != nullptr || line.turns_at.load() != LastingLine::kNever ||
+      position == LastingLine::kNever || position < line.received.load(std::memory_order_relaxed))
+    return false;
+  line.turns_at.store(position, std::memory_order_release);
+  (void)eventfd_write(line.wake.get(), 1);
+  return true;
 }
 
 // ---- the keeper ----
@@ -329,8 +404,9 @@ void Link::wait_and_serve() {
 }
 
 bool Link::is_carried() const {
-  return std::any_of(lines_.begin(), lines_.end(),
-                     [](const LastingLine& line) { return line.carrier.load() != nullptr; });
+  return std::any_of(lines_.begin(), lines_.end(), [](const LastingLine& line) {
+    return line.out.load() != nullptr || line.in.load() != nullptr;
+  });
 }
 
 void Link::look_at_carriers() {
@@ -350,7 +426,7 @@ void Link::look_for_silence() {
   (void)tell(kNoLine, 0, false);
   for (LastingLine& line : lines_) {
     const uint64_t position = line.received.load(std::memory_order_relaxed);
-    if (position != line.told_when_idle && tell(uint32_t(&line - lines_.data()), position, false))
+    if (position != line.told_when_idle && tell(number_of(line), position, false))
       line.told_when_idle = position;
   }
   bool silent = tcp_is_silent(acknowledgements_.get(), kSilentResent, kSilentMs);

@@ -23,6 +23,9 @@ namespace tendril::transport {
 
 // Of one line and direction. A second-level cache holds those of the lane.
 inline constexpr size_t kKeptCommandBytes = 1u << 20, kKeptBulkBytes = 2u << 20;
+// A sender goes over to a carrier when the peer lacks at most so much: three eighths of what is
+// kept. The rest takes what a carrier may hold when it fails.
+constexpr size_t left_over_most(size_t kept_bytes) { return kept_bytes / 8 * 3; }
 
 struct LastingLine {
   base::Fd fd;  // its number stays; the connection behind it changes after a cut
@@ -40,16 +43,28 @@ struct LastingLine {
   // Of what a carrier had been offered, the peer has this much. It is not sent again.
   const void* offered_data = nullptr;
   size_t offered_bytes = 0, skip = 0;
+  // What this end sends goes over the carrier; null: over the connection. Positions of the stream
+  // are the carrier's and the shift. The stream began at its position `out_from`.
+  std::atomic<Carrier*> out{nullptr};
+  uint64_t out_from = 0, out_shift = 0;
+  std::atomic<bool> may_turn{false};  // the next send goes over to the carrier
 
   // The receiver's.
   alignas(64) std::atomic<uint32_t> receiving{0};
   std::atomic<uint64_t> received{0};
   uint64_t told = 0;            // what the peer knows of it
   uint64_t told_when_idle = 0;  // the keeper's
+  std::atomic<Carrier*> in{nullptr};
+  uint64_t in_shift = 0;
+  // The peer goes over to the carrier at this position; kNever: it has not said so.
+  static constexpr uint64_t kNever = UINT64_MAX;
+  std::atomic<uint64_t> turns_at{kNever};
+  base::Fd wake;  // readable when turns_at has news; invalid: it will not have
 
-  // Carries the line; null: the connection does. Those who have entered may use it.
+  // The line has one, which may be in use one way or both. Those who have entered may use it.
   std::atomic<Carrier*> carrier{nullptr};
-  std::unique_ptr<Carrier> carrier_owned;  // the keeper's
+  std::unique_ptr<Carrier> carrier_owned;  // guarded by the link's lock, or the keeper's
+  std::atomic<const char*> kind{"tcp"};    // a literal
 };
 
 class Link final : public Lasting {
@@ -60,6 +75,8 @@ class Link final : public Lasting {
   bool start();
 
   void resume(std::vector<base::Fd> connections) override;
+  base::Status take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) override;
+  void use_carriers() override;
   uint64_t resumptions() const override { return state() >> kPhaseBits; }
   std::string carrier_failure() const override;
 
@@ -87,6 +104,9 @@ class Link final : public Lasting {
   void await_news(uint32_t seen, const base::Deadline& deadline);
   // Tells the peer how far its bytes were taken. The caller has entered.
   void acknowledge(LastingLine* line, uint64_t state);
+  // The caller, who has entered, sends or receives over the carrier from now on. Null: not yet.
+  Carrier* turn_out(LastingLine* line);
+  Carrier* turn_in(LastingLine* line);
   void shut_down();
   base::Status closed();
 
@@ -96,6 +116,8 @@ class Link final : public Lasting {
   void wait_and_serve();
   bool take_acknowledgements();  // false: the connection for them failed
   bool accept_acknowledgement(uint32_t line, uint64_t position);
+  bool accept_turn(uint32_t line, uint64_t position);
+  uint32_t number_of(const LastingLine& line) const { return uint32_t(&line - lines_.data()); }
   void look_at_carriers();
   bool is_carried() const;
   void look_for_silence();
@@ -116,6 +138,7 @@ class Link final : public Lasting {
   void abandon_connections();
   void announce_cut();
   bool leave_carriers();
+  bool leave_carrier(LastingLine* line, Carrier* carrier);
   bool resume_over(std::vector<base::Fd>* connections);
   void await_idle();
   base::Result<std::vector<base::Fd>> connect_again(Loss loss, const base::Deadline& until);
@@ -127,6 +150,7 @@ class Link final : public Lasting {
   bool acknowledgements_end_said_ = false;  // the keeper's
   const uint32_t patience_ms_;
   const std::unique_ptr<Redial> redial_;
+  const bool may_be_carried_;
   const pid_t owner_ = getpid();
   std::atomic<uint64_t> state_{kRunning};  // resumptions, then the phase
   base::Event news_;
@@ -140,6 +164,7 @@ class Link final : public Lasting {
   std::vector<base::Fd> offered_;  // by resume; guarded by lock_
   std::string why_;                // it ended; guarded by lock_
   std::string carrier_why_;        // the carriers failed; guarded by lock_
+  bool takes_carriers_ = true;     // guarded by lock_: none have come, and there was no cut
 
   uint32_t attempts_ = 0;
   uint8_t record_[16] = {};  // the beginning of one

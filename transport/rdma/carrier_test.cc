@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -20,6 +21,16 @@ using base::Status;
 
 constexpr uint32_t kLines = 3;
 
+void say(Channel& from, Channel& to, const std::string& text) {
+  iovec part{const_cast<char*>(text.data()), text.size()};
+  const Status sent = from.send(&part, 1);
+  ASSERT_TRUE(sent.ok()) << sent.message();
+  std::string got(text.size(), 0);
+  const auto received = to.receive(got.data(), got.size(), got.size(), {20, 10'000});
+  ASSERT_TRUE(received.ok()) << received.status().message();
+  EXPECT_EQ(got, text);
+}
+
 class CarrierTest : public ::testing::Test {
  protected:
   void SetUp() override { alarm(240); }
@@ -28,9 +39,10 @@ class CarrierTest : public ::testing::Test {
     network_.reset();
     alarm(0);
   }
-  // `carried`: how many of the lines RDMA carries.
-  void open(uint32_t carried = kLines, uint32_t patience_ms = 20'000) {
+  // `carried`: how many of the lines RDMA carries. `later`: only once `move` was called.
+  void open(uint32_t carried = kLines, uint32_t patience_ms = 20'000, bool later = false) {
     channels_ = {};
+    later_ = {};
     network_.reset();
     Sizes sizes;
     sizes.channels = carried;
@@ -43,12 +55,22 @@ class CarrierTest : public ::testing::Test {
     worker_memory_ = there->memory();
     client_counts_ = here->counts();
     base::Fd theirs, ours = tcp_sockets(&theirs);
-    network_ = std::make_unique<Network>(kLines, patience_ms, here->channels(std::move(ours)),
-                                         there->channels(std::move(theirs)));
+    Network::Carriers clients = here->channels(std::move(ours));
+    Network::Carriers workers = there->channels(std::move(theirs));
+    if (later) std::swap(later_[0], clients), std::swap(later_[1], workers);
+    network_ =
+        std::make_unique<Network>(kLines, patience_ms, std::move(clients), std::move(workers));
     for (uint32_t line = 0; line < kLines; ++line) {
       channels_[0][line] = lasting_channel(network_->client, line);
       channels_[1][line] = lasting_channel(network_->worker, line);
     }
+  }
+  // The lines go over to RDMA, as after a trial: the client first takes, and moves last.
+  void move() {
+    if (!network_->client->take_carriers(std::move(later_[0])).ok()) return;
+    if (!network_->worker->take_carriers(std::move(later_[1])).ok()) return;
+    network_->worker->use_carriers();
+    network_->client->use_carriers();
   }
   Channel& client(uint32_t line = 0) { return *channels_[0][line]; }
   Channel& worker(uint32_t line = 0) { return *channels_[1][line]; }
@@ -69,19 +91,10 @@ class CarrierTest : public ::testing::Test {
   VerbsDouble verbs_;
   std::unique_ptr<Network> network_;
   std::array<std::array<std::unique_ptr<Channel>, kLines>, 2> channels_;
+  std::array<Network::Carriers, 2> later_;
   std::shared_ptr<ProgramMemory> client_memory_, worker_memory_;
   std::shared_ptr<CopyCounts> client_counts_;
 };
-
-void say(Channel& from, Channel& to, const std::string& text) {
-  iovec part{const_cast<char*>(text.data()), text.size()};
-  const Status sent = from.send(&part, 1);
-  ASSERT_TRUE(sent.ok()) << sent.message();
-  std::string got(text.size(), 0);
-  const auto received = to.receive(got.data(), got.size(), got.size(), {20, 10'000});
-  ASSERT_TRUE(received.ok()) << received.status().message();
-  EXPECT_EQ(got, text);
-}
 
 TEST_F(CarrierTest, LinesAreCarriedAsLongAsAllIsWell) {
   open();
@@ -101,6 +114,99 @@ TEST_F(CarrierTest, SomeLinesMayBeCarriedAndOthersNot) {
   });
   EXPECT_STREQ(client(0).kind(), "tcp");
   EXPECT_EQ(network_->carriers_failed, 1u);
+}
+
+// What a trial has moved over the carriers before is none of the session's.
+TEST_F(CarrierTest, LinesGoOverToItWhileTheyRun) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    open(kLines, 20'000, true);
+    for (uint32_t line = 0; line < kLines; ++line) {
+      say(*later_[0][line], *later_[1][line], "measured");
+      say(*later_[1][line], *later_[0][line], std::string(line == 0 ? 9 : 100'000, 'm'));
+    }
+    EXPECT_STREQ(client().kind(), "tcp");
+    const uint64_t before = client_counts_->messages.load();
+    stream(300'000, [&] {
+      usleep(seed * 700);
+      move();
+    });
+    for (uint32_t line = 0; line < kLines; ++line) {
+      say(client(line), worker(line), "over it");
+      say(worker(line), client(line), "and back");
+      EXPECT_STREQ(client(line).kind(), "rdma");
+      EXPECT_STREQ(worker(line).kind(), "rdma");
+    }
+    EXPECT_GT(client_counts_->messages.load(), before);
+    EXPECT_EQ(network_->client->resumptions(), 0u);
+  }
+}
+
+TEST_F(CarrierTest, AReceiverThatSleepsHearsOfIt) {
+  open(kLines, 20'000, true);
+  std::thread receiver([&] {
+    char got[8] = {};
+    EXPECT_TRUE(worker().receive(got, 3, 8, {0, 20'000}).ok());
+    EXPECT_STREQ(got, "now");
+  });
+  usleep(20'000);
+  move();
+  iovec part{const_cast<char*>("now"), 3};
+  EXPECT_TRUE(client().send(&part, 1).ok());
+  receiver.join();
+  EXPECT_STREQ(client().kind(), "rdma");
+  EXPECT_STREQ(worker().kind(), "tcp") << "it has sent nothing";
+}
+
+// Whatever fails while lines go over, at whatever moment, the streams stay whole.
+TEST_F(CarrierTest, ACutWhileLinesGoOverLosesNothing) {
+  const std::function<void()> faults[] = {
+      [&] { network_->cut(~0u); },
+      [&] { verbs_.set_link(false); },
+      [&] { verbs_.fail_after(3, Fate::kUnanswered); },
+      [&] { verbs_.lose_tellings(1); },
+  };
+  uint32_t fell_back = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    verbs_.set_link(true);
+    verbs_.lose_tellings(0);  // of the last round, if nothing met it
+    verbs_.fail_after(UINT32_MAX, Fate::kOther);
+    open(1 + random() % kLines, 20'000, true);
+    for (auto& line : later_[0]) say(*line, *later_[1][size_t(&line - later_[0].data())], "trial");
+    std::thread mover;
+    stream(150'000, [&] {
+      mover = std::thread([&, after_us = random() % 4000] {
+        usleep(after_us);
+        move();
+      });
+      usleep(random() % 6000);
+      faults[seed % 4]();
+    });
+    mover.join();
+    say(client(), worker(), "still there");
+    say(worker(), client(), "as well");
+    fell_back += network_->client->resumptions() != 0 ? 1 : 0;
+  }
+  EXPECT_GT(fell_back, 8u);
+}
+
+TEST_F(CarrierTest, ASessionThatWasCutTakesNone) {
+  open(kLines, 20'000, true);
+  network_->cut(~0u);
+  say(client(), worker(), "resumed");
+  EXPECT_EQ(network_->client->take_carriers(std::move(later_[0])).code(), Code::kUnavailable);
+}
+
+// The peer goes over to a carrier that this end has left already.
+TEST_F(CarrierTest, AnEndThatTookNoneFallsBack) {
+  open(kLines, 20'000, true);
+  ASSERT_TRUE(network_->worker->take_carriers(std::move(later_[1])).ok());
+  network_->worker->use_carriers();
+  say(worker(), client(), "lost, and sent again");
+  EXPECT_STREQ(worker().kind(), "tcp");
+  EXPECT_EQ(network_->client->resumptions(), 1u);
 }
 
 // A fault of each kind at a random work: what came before and comes after is one stream.
@@ -126,32 +232,29 @@ TEST_F(CarrierTest, ALostTellingOrAllReportsLostAreAFailure) {
   verbs_.lose_tellings(1);
   say(client(), worker(), "nobody hears this");
   EXPECT_EQ(network_->client->resumptions(), 1u);
-  open();
-  stream(300'000, [&] {
-    usleep(5'000);
-    verbs_.lose_reports(UINT32_MAX);
-  });
-  EXPECT_EQ(network_->client->resumptions(), 1u);
 }
 
-TEST_F(CarrierTest, ADeadCardIsNoEnd) {
-  open();
-  stream(300'000, [&] {
-    usleep(5'000);
-    verbs_.kill_devices();
-    verbs_.set_link(false);
-  });
-  EXPECT_EQ(network_->client->resumptions(), 1u);
-}
-
-TEST_F(CarrierTest, ACutOfTheConnectionsIsOneOfTheCarriersToo) {
-  open();
-  stream(1'000'000, [&] {
-    usleep(5'000);
-    network_->cut(~0u);
-  });
-  EXPECT_GE(network_->client->resumptions(), 1u);
-  EXPECT_STREQ(client().kind(), "tcp");
+TEST_F(CarrierTest, WhateverHappensInMidStreamItGoesOnOverTcp) {
+  const struct {
+    const char* name;
+    std::function<void()> happens;
+  } faults[] = {
+      {"all reports are lost", [&] { verbs_.lose_reports(UINT32_MAX); }},
+      {"the connections are cut", [&] { network_->cut(~0u); }},
+      {"the cards die", [&] { verbs_.kill_devices(), verbs_.set_link(false); }},
+  };
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(fault.name);
+    open();
+    stream(1'000'000, [&] {
+      usleep(5'000);
+      fault.happens();
+    });
+    EXPECT_EQ(network_->client->resumptions(), 1u);
+    EXPECT_STREQ(client().kind(), "tcp");
+    verbs_.lose_reports(0);
+    verbs_.set_link(true);
+  }
 }
 
 // The receiver has all of it when the word of that is lost, so the sender must not send it again.

@@ -85,11 +85,11 @@ class RdmaChannel final : public Carrier {
   void interrupt() override {
     if (!down_.exchange(true)) (void)eventfd_write(wake_.get(), 1);
   }
-  Result<Remains> leave(uint8_t* ring, size_t ring_bytes) override {
+  Result<Remains> leave(uint8_t* ring, size_t ring_bytes, uint64_t from, uint64_t shift) override {
     outlet_->line().stop();
     inlet_->line().stop();
     session_->known->retire();
-    return outlet_->remains(ring, ring_bytes);
+    return outlet_->remains(ring, ring_bytes, from, shift);
   }
 
  private:

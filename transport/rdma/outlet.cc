@@ -142,28 +142,31 @@ void Outlet::give_up() {
   pending_ = Pending();
 }
 
-Result<Carrier::Remains> Outlet::remains(uint8_t* into, size_t into_bytes) {
+Result<Carrier::Remains> Outlet::remains(uint8_t* into, size_t into_bytes, uint64_t from,
+                                         uint64_t shift) {
   give_up();
   Carrier::Remains remains;
   remains.offered = given_up_.data;
   remains.offered_bytes = given_up_.bytes;
-  // The records are as they were written.
-  uint64_t held_bytes = 0;
+  uint64_t position = sent_bytes_;
   for (uint32_t i = 0; i < sent_count_; ++i)
-    held_bytes += sent_[(sent_first_ + i) % kRecordsMax].bytes;
-  if (held_bytes > into_bytes)
+    position -= sent_[(sent_first_ + i) % kRecordsMax].bytes;
+  remains.acknowledged = position;
+  if (sent_bytes_ - std::max(position, from) > into_bytes)
     return Status(Code::kExhausted, "an RDMA channel holds more than its session can send again");
-  remains.acknowledged = sent_bytes_ - held_bytes;
-  uint64_t position = remains.acknowledged;
+  // The records are as they were written.
   for (uint32_t i = 0; i < sent_count_; ++i) {
     const Sent& sent = sent_[(sent_first_ + i) % kRecordsMax];
     const uint64_t in_ring = (sent.begin & (layout_.ring_bytes - 1)) + kRecordHeaderBytes;
-    const uint8_t* const from = sent.block >= 0
-                                    ? blocks_.data() + uint64_t(sent.block) * layout_.block_bytes
-                                    : ring_.data() + in_ring;
-    const size_t first = std::min<size_t>(sent.bytes, into_bytes - position % into_bytes);
-    memcpy(into + position % into_bytes, from, first);
-    memcpy(into, from + first, sent.bytes - first);
+    const uint8_t* const record = sent.block >= 0
+                                      ? blocks_.data() + uint64_t(sent.block) * layout_.block_bytes
+                                      : ring_.data() + in_ring;
+    const uint64_t old = std::min<uint64_t>(from - std::min(from, position), sent.bytes);
+    const size_t bytes = size_t(sent.bytes - old);
+    const size_t at = size_t((position + old + shift) % into_bytes);
+    const size_t first = std::min(bytes, into_bytes - at);
+    memcpy(into + at, record + old, first);
+    memcpy(into, record + old + first, bytes - first);
     position += sent.bytes;
   }
   return remains;

@@ -43,7 +43,8 @@ class Outlet final : public Sender {
   // Bytes of the stream that are in records, or were read from the caller's memory.
   uint64_t sent() const { return sent_bytes_; }
   // Carrier::leave, after `line().stop()`.
-  base::Result<Carrier::Remains> remains(uint8_t* into, size_t into_bytes);
+  base::Result<Carrier::Remains> remains(uint8_t* into, size_t into_bytes, uint64_t from,
+                                         uint64_t shift);
 
  private:
   struct Sent {

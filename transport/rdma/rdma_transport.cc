@@ -38,7 +38,6 @@ class RdmaHalf final : public Half {
     if (!good.ok()) return good;
     Result<Trial> trial = end_->try_out();
     if (!trial.ok()) return trial.status();
-    measured_ = {trial->read_us, trial->gigabytes_per_second};
     remark_ =
         base::format("%s (%s), a read takes %.1f us, a burst runs at %.3g GB/s",
                      end_->facts().name.c_str(), end_->facts().ethernet ? "RoCE" : "InfiniBand",
@@ -46,15 +45,18 @@ class RdmaHalf final : public Half {
     return Status();
   }
   std::string remark() const override { return remark_; }
-  Measured measured() const override { return measured_; }
   std::string way(const std::string& blob) const override { return end_->way(blob); }
+
+  Carriers carry(base::Fd witness) override {
+    return {end_->channels(std::move(witness)), end_->memory()};
+  }
 
   Status connect(const std::string& offered) { return end_->connect(offered); }
 
   Result<Channels> open(Streams streams) override {
     if (!streams.key.empty())
       return Status(Code::kRefused, "RDMA cannot seal, and this session must be sealed");
-    if (streams.acknowledgements.valid()) return carry(std::move(streams));
+    if (streams.acknowledgements.valid()) return open_lasting(std::move(streams));
     Channels channels;
     channels.pinned = end_->memory();
     std::vector<std::unique_ptr<Carrier>> all = end_->channels(std::move(streams.command));
@@ -65,7 +67,7 @@ class RdmaHalf final : public Half {
 
  private:
   // A session that outlasts cuts, of which these channels are carriers.
-  Result<Channels> carry(Streams streams) {
+  Result<Channels> open_lasting(Streams streams) {
     base::Fd witness(fcntl(streams.command.get(), F_DUPFD_CLOEXEC, 0));
     if (!witness.valid()) return base::errno_status(Code::kExhausted, "taking a descriptor", errno);
     std::vector<base::Fd> lines;
@@ -75,11 +77,8 @@ class RdmaHalf final : public Half {
     // Both ends come to the same count.
     const size_t count = std::min(carriers.size(), lines.size());
     carriers.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (!(i == 0 ? streams.carries_calls : streams.carries_bulk)) carriers[i].reset();
-    }
     Channels channels;
-    if (streams.carries_bulk) channels.pinned = end_->memory();
+    channels.pinned = end_->memory();
     Result<std::shared_ptr<Lasting>> lasting =
         Lasting::make(std::move(lines), std::move(streams.acknowledgements),
                       std::move(streams.lasting), std::move(carriers));
@@ -92,7 +91,6 @@ class RdmaHalf final : public Half {
   }
 
   const std::unique_ptr<End> end_;
-  Measured measured_;
   std::string remark_;
 };
 

@@ -42,7 +42,7 @@ class Network {
       base::Fd acknowledgements = std::move(fds.back());
       fds.pop_back();
       return Lasting::make(std::move(fds), std::move(acknowledgements),
-                           {patience_ms, std::move(redial)}, std::move(carriers))
+                           {patience_ms, std::move(redial), true}, std::move(carriers))
           .take();
     };
     worker = end(std::move(there), nullptr, std::move(workers));

@@ -26,6 +26,8 @@ using base::Status;
 
 // The client notices a cut later than this end, and its time begins then.
 constexpr uint32_t kOutageMarginMs = 5000;
+// Until then a client's trial of a fabric has begun, or there will be none.
+constexpr int kTrialComesMs = 20'000;
 
 template <typename Page>
 base::Result<Page*> map_page(int fd) {
@@ -184,16 +186,18 @@ base::Result<SessionParts> DaemonLink::receive_session() {
           else
             streams.bulk.push_back(each.take_descriptor());
         }
-        std::string link;
         auto channels =
             session::open_choice(std::move(choice), static_cast<wire::StartOn>(message.reserved),
-                                 std::move(streams), &link);
+                                 std::move(streams), &candidate_);
         if (!channels.ok()) return channels.status();
-        if (!link.empty()) say_text(wire::WorkerRequestKind::kLink, link);
+        trial_.resize(std::max<size_t>({parts.assignment.bulk_channels, trial_.size(), 1}));
         parts.channels = channels.take();
         lasting_ = parts.channels.lasting;
         return parts;
       }
+      case wire::WorkerMessageKind::kTrial:
+        take_trial(&*received);
+        continue;
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
       case wire::WorkerMessageKind::kExport:
@@ -211,13 +215,49 @@ base::Result<SessionParts> DaemonLink::receive_session() {
   }
 }
 
-void DaemonLink::listen(session::Service* service) {
-  std::thread([this, service] {
+namespace {
+
+template <typename Body>
+void start_thread(Body body) {
+  std::thread([body] {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    take_messages(service);
+    body();
   }).detach();
+}
+
+}  // namespace
+
+void DaemonLink::listen(session::Service* service) {
+  start_thread([this, service] { take_messages(service); });
+  if (candidate_.half != nullptr) start_thread([this] { await_trial(); });
+}
+
+void DaemonLink::take_trial(Received* received) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (received->fds.size() != 1 || trial_over_ || received->message.reserved > UINT8_MAX) return;
+  const size_t number = received->message.reserved;
+  trial_.resize(std::max(trial_.size(), number + 1));
+  trial_[number] = std::move(received->fds[0]);
+  trial_came_.notify_all();
+}
+
+void DaemonLink::await_trial() {
+  std::vector<base::Fd> connections;
+  {
+    std::unique_lock<std::mutex> hold(mutex_);
+    const bool came = trial_came_.wait_for(hold, std::chrono::milliseconds(kTrialComesMs), [this] {
+      return std::all_of(trial_.begin(), trial_.end(), [](const auto& fd) { return fd.valid(); });
+    });
+    trial_over_ = true;
+    if (came) std::swap(connections, trial_);
+    trial_.clear();
+  }
+  session::Candidate candidate = std::move(candidate_);
+  if (connections.empty()) return candidate.pinned->settle(nullptr);
+  auto choice = session::answer_trial(std::move(candidate), std::move(connections));
+  if (choice.ok()) say_text(wire::WorkerRequestKind::kLink, choice->brief);
 }
 
 void DaemonLink::take_messages(session::Service* service) {
@@ -226,6 +266,10 @@ void DaemonLink::take_messages(session::Service* service) {
     const bool told = received.ok();
     if (told && received->message.kind == wire::WorkerMessageKind::kPassage) {
       take_passage(&*received);
+      continue;
+    }
+    if (told && received->message.kind == wire::WorkerMessageKind::kTrial) {
+      take_trial(&*received);
       continue;
     }
     if (told && received->message.kind == wire::WorkerMessageKind::kResume) {

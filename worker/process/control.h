@@ -87,6 +87,9 @@ class DaemonLink final : public Exports, public ParkLine {
   void take_passage(Received* received);
   void take_order(uint32_t number, base::Fd file = base::Fd());
   bool take_parking(Received* received);
+  void take_trial(Received* received);
+  // Answers the client's trial of a fabric, if it comes. On a thread of its own.
+  void await_trial();
 
   const int socket_;
   std::mutex mutex_;
@@ -96,6 +99,10 @@ class DaemonLink final : public Exports, public ParkLine {
   bool gone_ = false;             // guarded by mutex_: no answer will come
   // Of a session that outlasts cuts. Constant once the session is complete.
   std::shared_ptr<transport::Lasting> lasting_;
+  session::Candidate candidate_;  // the trial's thread's, once it runs
+  std::vector<base::Fd> trial_;   // guarded by mutex_: its connections
+  bool trial_over_ = false;       // guarded by mutex_
+  std::condition_variable trial_came_;
   PassageTaker* taker_ = nullptr;  // guarded by mutex_
   std::set<uint32_t> dialled_;     // guarded by mutex_: passages that this end has asked for
 };
