@@ -88,7 +88,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_launch_request& requ
   KeptMemory& memory = executor.kept_memory();
   if (!memory.has_graphs()) return executor.driver().cuGraphLaunch(exec, stream);
   executor.waiters().synchronise_owed();  // what streams have freed may make room
-  if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!memory.before_launch(exec, request.stream)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = executor.driver().cuGraphLaunch(exec, stream);
   memory.settle_graphs(executor.slot());
   return result;

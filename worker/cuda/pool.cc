@@ -111,6 +111,8 @@ CUresult handle(Executor& executor, const wire::cuda::pool_free_request& request
     executor.ipc().gone(request.address);
     executor.ipc().closed(request.address);
     executor.kept_memory().freed(request.address);
+    if (executor.kept_memory().has_graphs() && !executor.streams().captures(stream))
+      executor.kept_memory().note_order(request.stream);
   }
   return result;
 }

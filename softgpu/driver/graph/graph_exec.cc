@@ -215,17 +215,24 @@ SOFT(cuGraphExecGetFlags)(CUgraphExec hGraphExec, cuuint64_t* flags) {
 SOFT(cuGraphLaunch)(CUgraphExec hGraph, CUstream hStream) {
   auto exec = graph_execs().get(hGraph);
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  StreamPtr stream;
+  ContextPtr context;
+  if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
   auto launch = std::make_shared<const GraphLaunch>(snapshot_of(*exec));
-  if (CUresult bad = launch_graph_memory(*exec)) return bad;
+  std::vector<int> devices;
+  if (CUresult bad = launch_graph_memory(*exec, stream.get(), &devices)) return bad;
   exec->uploaded = true;
   auto all = std::make_shared<CallWork>();
-  all->call = [launch](Context& context) {
+  all->call = [launch, devices, order = stream.get()](Context& context) {
     GraphRun::run(context, *launch);
+    graph_memory_ended(order, devices);
     return CUDA_SUCCESS;
   };
   SubmitOptions options;
   options.allow_capture = false;
-  return submit_work(hStream, std::move(all), options);
+  const CUresult result = submit_work(hStream, std::move(all), options);
+  if (result != CUDA_SUCCESS) graph_memory_ended(stream.get(), devices);
+  return result;
 }
 
 SOFT(cuGraphUpload)(CUgraphExec hGraph, CUstream hStream) {

@@ -18,6 +18,17 @@ namespace {
 struct Footprint {
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
   uint64_t charged = 0;  // of the device's memory; only with costs=card, else each node is
+  // What launches that have not ended allocate and free themselves.
+  struct Running {
+    uint64_t bytes = 0;
+    int launches = 0;
+  };
+  std::map<const Stream*, Running> running;
+  uint64_t running_but(const Stream* stream) const {
+    uint64_t sum = 0;
+    for (const auto& [other, of] : running) sum += other == stream ? 0 : of.bytes;
+    return sum;
+  }
 };
 
 struct State {
@@ -63,14 +74,14 @@ Effect effect_of(const GraphExec& exec) {
 }
 
 // With costs=card a device's memory is taken when graphs run. Caller holds the lock.
-bool charge_launch(State& s, const Effect& effect) {
+bool charge_launch(State& s, const Effect& effect, const Stream* stream) {
   if (!costs_as_card()) return true;
   std::map<int, uint64_t> more;
   for (const auto& memory : effect.allocates)
     if (s.allocated.count(memory->address) == 0) more[memory->device] += memory->bytes;
   for (const auto& [device, bytes] : more) {
     Footprint& f = s.footprints[device];
-    const uint64_t wanted = std::max(f.charged, pool_cost(f.used + bytes));
+    const uint64_t wanted = std::max(f.charged, pool_cost(f.used + f.running_but(stream) + bytes));
     if (!change_charge(device, f.charged, wanted)) return false;
     f.charged = wanted;
   }
@@ -135,7 +146,8 @@ CUresult free_work(CUdeviceptr address, WorkPtr* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch_graph_memory(const GraphExec& exec) {
+CUresult launch_graph_memory(const GraphExec& exec, const Stream* stream,
+                             std::vector<int>* devices) {
   const Effect effect = effect_of(exec);
   if (effect.allocates.empty() && effect.frees.empty()) return CUDA_SUCCESS;
   const bool automatic = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
@@ -147,7 +159,7 @@ CUresult launch_graph_memory(const GraphExec& exec) {
   for (CUdeviceptr address : effect.frees)
     if (!allocates(effect, address) && s.allocated.count(address) == 0)
       return CUDA_ERROR_INVALID_VALUE;
-  if (!charge_launch(s, effect)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge_launch(s, effect, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
   std::map<int, uint64_t> passing;  // allocated and freed by this launch
   for (const auto& memory : effect.allocates) {
     auto left = s.allocated.find(memory->address);
@@ -158,6 +170,12 @@ CUresult launch_graph_memory(const GraphExec& exec) {
     }
     s.allocated[memory->address] = memory;
     s.footprints[memory->device].used += memory->bytes;
+  }
+  for (const auto& [device, bytes] : passing) {
+    Footprint::Running& own = s.footprints[device].running[stream];
+    own.bytes = std::max(own.bytes, bytes);
+    ++own.launches;
+    devices->push_back(device);
   }
   for (const auto& memory : effect.allocates) {
     Footprint& f = s.footprints[memory->device];
@@ -170,6 +188,15 @@ CUresult launch_graph_memory(const GraphExec& exec) {
     if (it != s.allocated.end()) release(s, it, &gone);
   }
   return CUDA_SUCCESS;
+}
+
+void graph_memory_ended(const Stream* stream, const std::vector<int>& devices) {
+  std::lock_guard guard(state().lock);
+  for (const int device : devices) {
+    auto& running = state().footprints[device].running;
+    const auto own = running.find(stream);
+    if (own != running.end() && --own->second.launches == 0) running.erase(own);
+  }
 }
 
 std::optional<CUresult> free_graph_memory(CUdeviceptr address) {
@@ -188,8 +215,8 @@ SOFT(cuDeviceGraphMemTrim)(CUdevice device) {
   std::lock_guard guard(state().lock);
   Footprint& f = state().footprints[device];
   f.reserved = f.used;
-  if (costs_as_card() && change_charge(device, f.charged, pool_cost(f.used)))
-    f.charged = pool_cost(f.used);
+  const uint64_t wanted = pool_cost(f.used + f.running_but(nullptr));
+  if (costs_as_card() && change_charge(device, f.charged, wanted)) f.charged = wanted;
   return CUDA_SUCCESS;
 }
 

@@ -43,7 +43,12 @@ CUresult free_work(CUdeviceptr address, WorkPtr* out);
 // What launching `exec` does to the memory of graphs, decided when the launch is called.
 // CUDA_ERROR_INVALID_VALUE, and nothing is done, if memory that it allocates is still allocated, or
 // memory that it frees is not.
-CUresult launch_graph_memory(const GraphExec& exec);
+// What it allocates and frees itself, later launches in the same stream may have at once, and
+// others once it has ended: call `graph_memory_ended` then.
+CUresult launch_graph_memory(const GraphExec& exec, const Stream* stream,
+                             std::vector<int>* devices);
+// A launch in the stream that used memory of these devices has ended, or never began.
+void graph_memory_ended(const Stream* stream, const std::vector<int>& devices);
 // A free outside of graphs. Does nothing if the address belongs to no graph.
 std::optional<CUresult> free_graph_memory(CUdeviceptr address);
 

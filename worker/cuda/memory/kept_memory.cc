@@ -68,7 +68,7 @@ bool KeptMemory::instantiated(CUgraphExec exec, CUgraph graph) {
     if (driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS)
       bytes += params.bytesize;
   }
-  if (bytes != 0) needs_[exec] = bytes;
+  if (bytes != 0 || frees) needs_[exec] = bytes;
   return bytes != 0 || frees;
 }
 
@@ -78,16 +78,31 @@ uint64_t KeptMemory::most_growth(uint64_t bytes) const {
   return by_bytes_ ? bytes : base::rounded_up(bytes, kPieceBytes);
 }
 
-bool KeptMemory::before_launch(CUgraphExec exec) {
+// In the order of one stream a launch may have what earlier ones have freed. Another stream's
+// memory it may have only once that stream is done.
+bool KeptMemory::before_launch(CUgraphExec exec, uint64_t order) {
   const auto it = needs_.find(exec);
   if (it == needs_.end()) return true;
   const uint32_t slot = w_.slot();
-  const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-  const uint64_t used = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-  const uint64_t growth = most_growth(beyond(it->second, beyond(held, used)));
-  if (!w_.charge().take(slot, growth)) return false;
+  uint64_t growth = 0;
+  const auto fits = [&] {
+    const bool again = orders_ == Orders::kNone || (orders_ == Orders::kOne && order_ == order);
+    const uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+    const uint64_t used = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+    growth = most_growth(beyond(it->second, again ? beyond(held, used) : 0));
+    return w_.charge().try_take(slot, growth);
+  };
+  if (!fits() && !wait_for_room(slot, fits)) return false;
   launch_growth_ = growth;
+  note_order(order);
   return true;
+}
+
+void KeptMemory::note_order(uint64_t order) {
+  if (orders_ == Orders::kNone) order_ = order;
+  orders_ = orders_ == Orders::kNone || (orders_ == Orders::kOne && order_ == order)
+                ? Orders::kOne
+                : Orders::kSeveral;
 }
 
 void KeptMemory::settle_graphs(uint32_t slot) {
@@ -140,6 +155,7 @@ bool KeptMemory::streams_are_done() {
   if (anything_runs(w_) || wait_for_all(w_) != CUDA_SUCCESS) return false;
   for (const Ended& ended : leaving_) w_.charge().give_back(ended.slot, ended.charged);
   leaving_.clear();
+  orders_ = Orders::kNone;
   return true;
 }
 

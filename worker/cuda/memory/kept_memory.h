@@ -28,8 +28,10 @@ class KeptMemory {
   // Notes how much the allocation nodes of `exec` may take. `exec` was made from `graph`. True: it
   // has such nodes, or it frees memory of other graphs.
   bool instantiated(CUgraphExec exec, CUgraph graph);
-  // False: the launch could exceed the quota.
-  bool before_launch(CUgraphExec exec);
+  // `order`: the client's number of the stream. False: the launch could exceed the quota.
+  bool before_launch(CUgraphExec exec, uint64_t order);
+  // Memory of graphs is freed in the order of this stream.
+  void note_order(uint64_t order);
   // Charges a slot for what the driver now holds for graphs of its device.
   void settle_graphs(uint32_t slot);
 
@@ -104,7 +106,10 @@ class KeptMemory {
   bool by_bytes_ = false;       // a driver without costs that does not grow by whole pieces
   int shortages_told_ = 0;
   std::map<uint32_t, uint64_t> graphs_charged_;  // by slot
-  uint64_t launch_growth_ = 0;                   // charged ahead of the launch under way
+  // The stream in which all has been that graphs did with memory since all streams were done.
+  enum class Orders : uint8_t { kNone, kOne, kSeveral } orders_ = Orders::kNone;
+  uint64_t order_ = 0;          // if it is one
+  uint64_t launch_growth_ = 0;  // charged ahead of the launch under way
   std::map<std::pair<const WorkerContext*, CUlimit>, Limit> limits_;
 };
 
