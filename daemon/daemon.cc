@@ -116,6 +116,7 @@ class DaemonImpl : public Daemon {
   PoolPeers pool_peers_;
   std::unique_ptr<Peers> peers_;  // its threads ask context_
   std::unique_ptr<reception::Reception> reception_;
+  bool lends_cards_ = false;        // RDMA
   wire::ServerFacts member_facts_;  // what does not change
   std::unique_ptr<PoolLinks> links_;
   bool stopped_ = false;
@@ -301,6 +302,7 @@ Status DaemonImpl::prepare() {
       lent_cards(options_.rdma, named != nullptr ? named : "",
                  with_policy(context_.sealing, front_->guard()->settings()->policy));
   if (!cards.empty()) setenv("TENDRIL_RDMA_DEVICE", cards.c_str(), 1);
+  lends_cards_ = !cards.empty();
   status = open_workers();
   if (!status.ok()) return status;
   auto arbiter = Arbiter::start(options_.sharing);
@@ -439,8 +441,8 @@ Status DaemonImpl::join_pool() {
   bool others_may_come = false;
   for (const transport::Listener& listener : front_->listeners())
     others_may_come |= !listener.loopback && listener.port != 0;
-  member_facts_ =
-      facts_of_member(options_.member, host_, front_->port(), others_may_come, inventory_);
+  member_facts_ = facts_of_member(options_.member, host_, front_->port(), others_may_come,
+                                  lends_cards_, inventory_);
   member_facts_.product_version = options_.product_version;
   PoolLinkOptions options;
   options.addresses = options_.member.pools;

@@ -90,8 +90,19 @@ Status check_member(const PoolMember& member) {
   return Status();
 }
 
+std::vector<std::string> offered_transports(bool lends_cards) {
+  std::vector<std::string> kinds;
+  for (const transport::Transport* transport : transport::transports()) {
+    const bool needs_card = (transport->abilities & transport::kRegistersMemory) != 0;
+    if (!needs_card || (lends_cards && transport->offer({1, false}).ok()))
+      kinds.emplace_back(transport->kind);
+  }
+  return kinds;
+}
+
 wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& host, uint16_t port,
-                                  bool others_may_come, const gpu::Inventory& inventory) {
+                                  bool others_may_come, bool lends_cards,
+                                  const gpu::Inventory& inventory) {
   wire::ServerFacts facts;
   const std::string at = port == wire::kDefaultPort ? std::string() : ":" + std::to_string(port);
   facts.name = member.name.empty() ? host + at : member.name;
@@ -102,8 +113,7 @@ wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& h
   facts.driver = inventory.driver_path;
   facts.driver_version = inventory.driver_version;
   for (const gpu::ApiRecord& api : inventory.apis) facts.apis.push_back({api.name, api.digest});
-  for (const transport::Transport* transport : transport::transports())
-    facts.transports.emplace_back(transport->kind);
+  facts.transports = offered_transports(lends_cards);
   facts.labels = member.labels;
   return facts;
 }
