@@ -16,6 +16,7 @@ void apply(const LimitRules& rules, Limits* limits) {
   apply(rules.sessions, &limits->sessions);
   apply(rules.priority, &limits->priority);
   apply(rules.capped, &limits->capped);
+  apply(rules.rdma, &limits->rdma);
   apply(rules.longest_s, &limits->longest_s);
   apply(rules.unattached_s, &limits->unattached_s);
   apply(rules.idle_s, &limits->idle_s);

@@ -20,6 +20,7 @@ struct Limits {
   std::optional<uint32_t> leases, sessions;
   std::optional<int32_t> priority;  // the highest
   std::optional<bool> capped;       // true: never more than the share
+  std::optional<bool> rdma;         // false: no session's data by the server's RDMA cards
   std::optional<uint64_t> longest_s, unattached_s, idle_s;
 };
 
@@ -34,7 +35,7 @@ struct LimitRules {
   Rule<uint64_t> share_millionths;
   Rule<uint32_t> leases, sessions;
   Rule<int32_t> priority;
-  Rule<bool> capped;
+  Rule<bool> capped, rdma;
   Rule<uint64_t> longest_s, unattached_s, idle_s;
 };
 

@@ -26,7 +26,7 @@ constexpr uint64_t kCountMax = 1'000'000;
 constexpr uint64_t kTenYearsS = 10ull * 365 * 24 * 3600;
 constexpr uint64_t kGraceMaxS = 86'400;  // identity/deny_list.h
 constexpr char kLimitKeys[] =
-    "shares, leases, sessions, priority, cap, longest_lease, unattached, idle";
+    "shares, leases, sessions, priority, cap, rdma, longest_lease, unattached, idle";
 
 // Reads one file. The first error stays.
 class Reader {
@@ -207,9 +207,10 @@ void Reader::limit(const std::string& key, const toml::node& node, LimitRules* r
   if (key == "longest_lease") return duration(key, node, &rules->longest_s);
   if (key == "unattached") return duration(key, node, &rules->unattached_s);
   if (key == "idle") return duration(key, node, &rules->idle_s);
-  if (key == "cap") {
-    rules->capped.given = true;
-    rules->capped.value = flag(key, node);
+  if (key == "cap" || key == "rdma") {
+    LimitRules::Rule<bool>& rule = key == "cap" ? rules->capped : rules->rdma;
+    rule.given = true;
+    rule.value = flag(key, node);
     return;
   }
   if (key != "priority")

@@ -28,6 +28,7 @@ leases = 4
 sessions = 16
 priority = 0
 cap = true
+rdma = false
 longest_lease = "12h"
 unattached = "5m"
 idle = "90s"
@@ -39,6 +40,7 @@ priority = 50
 shares = 2.5
 leases = "none"
 cap = false
+rdma = true
 idle = "none"
 )";
 
@@ -81,6 +83,8 @@ TEST(PolicyFile, SaysEverything) {
   EXPECT_FALSE(bob.leases.has_value());
   EXPECT_EQ(bob.priority, 50);
   EXPECT_EQ(bob.capped, false);
+  EXPECT_EQ(eve.rdma, false);
+  EXPECT_EQ(bob.rdma, true);
   EXPECT_FALSE(bob.idle_s.has_value());
   EXPECT_EQ(bob.unattached_s, 300u);
 }

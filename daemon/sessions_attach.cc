@@ -10,6 +10,7 @@
 #include "config/quantity.h"
 #include "daemon/log.h"
 #include "daemon/sessions.h"
+#include "session/control/offers.h"
 
 namespace tendril::daemon {
 namespace {
@@ -350,7 +351,13 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   const auto seat = arbiter_->join(session.id, lease.id);
   if (!seat.ok()) return seat.status();
   const int fds[] = {lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};
-  return session.worker->send(message, fds, 3, wire::encode(offers));
+  wire::TransportOffers allowed = offers;
+  if (!guard_->limits_of(lease.owner).rdma.value_or(true)) {
+    session::forbid_fabrics(&allowed, "the server's policy forbids RDMA to " +
+                                          printable(lease.owner.name, 64) +
+                                          " (its administrator allows it with 'rdma = true')");
+  }
+  return session.worker->send(message, fds, 3, wire::encode(allowed));
 }
 
 // Supervisor's thread.

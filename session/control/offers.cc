@@ -100,6 +100,15 @@ Result<std::unique_ptr<transport::Half>> answer(const Transport& transport,
 
 }  // namespace
 
+void forbid_fabrics(wire::TransportOffers* offers, const std::string& why) {
+  for (wire::TransportOffer& offer : offers->offers) {
+    const Transport* const transport = transport::find_transport(offer.kind);
+    if (transport == nullptr || (transport->abilities & transport::kRegistersMemory) == 0) continue;
+    offer.blob.clear();
+    offer.unavailable = why;
+  }
+}
+
 Result<Choice> choose(const wire::TransportOffers& offers, const transport::Setting& setting) {
   Choice choice;
   std::string against;

@@ -48,6 +48,10 @@ struct Choice {
   std::vector<std::unique_ptr<transport::Half>> halves;  // one for each answer
 };
 
+// Nobody chooses what moves data between registered memory (RDMA) any more: `why`, for people. For
+// tendrild, before a worker sees the offers.
+void forbid_fabrics(wire::TransportOffers* offers, const std::string& why);
+
 // The nearest transport that both ends have and can use. The reason says why nearer ones were not
 // chosen. kUnsupported: there is none.
 base::Result<Choice> choose(const wire::TransportOffers& offers, const transport::Setting& setting);

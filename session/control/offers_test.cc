@@ -151,6 +151,20 @@ TEST_F(OffersTest, AnotherHostsSharedMemoryIsDeclined) {
       << choice->answers.answers[0].reason;
 }
 
+TEST_F(OffersTest, APolicyForbidsFabricsAndNothingElse) {
+  wire::TransportOffers offers;
+  offers.offers = {{"rdma", "an address", ""}, {"tcp", "", ""}};
+  forbid_fabrics(&offers, "the policy forbids RDMA to eve");
+  EXPECT_EQ(offers.offers[0].blob, "");
+  Result<Choice> choice = choose(offers, {4, false});
+  ASSERT_TRUE(choice.ok()) << choice.status().message();
+  ASSERT_EQ(choice->answers.answers.size(), 1u);
+  EXPECT_EQ(choice->answers.answers[0].kind, "tcp");
+  EXPECT_NE(choice->answers.answers[0].reason.find("no rdma: the policy forbids RDMA to eve"),
+            std::string::npos)
+      << choice->answers.answers[0].reason;
+}
+
 TEST_F(OffersTest, AnUnknownKindIsRefusedWithThoseThatExist) {
   const Status refused = check_kind("pigeon");
   EXPECT_EQ(refused.code(), Code::kInvalid);

@@ -206,5 +206,18 @@ class Rdma(unittest.TestCase):
         self.passes_over_a_lost_link([PROGRAMS / "copy_sizes", "100"], 3)
 
 
+class Forbidden(unittest.TestCase):
+    """Needs no card: the policy comes first."""
+
+    def test_a_policy_forbids_it_and_says_so(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as policy:
+            policy.write("[limits]\nrdma = false\n")
+            policy.flush()
+            lends = {"TENDRIL_RDMA_DEVICE": "any"}
+            with Server("--policy", policy.name, environment=lends) as server:
+                _, out, err = tendril("doctor", server=server, TENDRIL_TRANSPORT="rdma,tcp")
+        self.assertRegex(out + err, "tcp: .*no rdma: the server's policy forbids RDMA to ")
+
+
 if __name__ == "__main__":
     unittest.main()
