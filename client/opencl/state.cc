@@ -3,11 +3,16 @@
 // become this process'.
 #include "client/opencl/state.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <algorithm>
 
 #include "client/common/log.h"
 #include "client/core/attach.h"
 #include "client/core/attachment.h"
+#include "client/core/stats.h"
 #include "client/opencl/callbacks.h"
 #include "client/opencl/memory.h"
 #include "config/configuration.h"
@@ -65,6 +70,21 @@ class Newcomers final : public core::Newcomers {
   Process* const process_;
 };
 
+// Of what the program had sent at its exit. Sessions are never destroyed.
+void print_statistics() {
+  const Process* all = process();
+  const char* where = getenv("TENDRIL_STATS");
+  if (all == nullptr || where == nullptr) return;
+  FILE* to = core::open_statistics(where);
+  for (const Session* session : all->sessions) core::print_traffic(to, *session, 0);
+  core::close_statistics(to);
+}
+
+void statistics_begin() {
+  const char* where = getenv("TENDRIL_STATS");
+  if (where != nullptr && *where != 0 && strcmp(where, "0") != 0) atexit(&print_statistics);
+}
+
 int attach() {
   base::Result<config::Configuration> configuration = config::load_configuration();
   base::Status status = configuration.status();
@@ -80,6 +100,7 @@ int attach() {
     }
   }
   if (!status.ok()) log_once(LogLevel::kError, "%s", status.message().c_str());
+  if (status.ok()) statistics_begin();
   return status.ok() ? CL_SUCCESS : CL_DEVICE_NOT_FOUND;
 }
 

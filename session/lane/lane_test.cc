@@ -430,9 +430,9 @@ TEST_P(LaneTest, DiscardedTransferLetsTheClientGo) {
   }
 }
 
-// The pieces have come before anybody takes them, and some wait for slots meanwhile.
+// The pieces that nobody asked for have come before anybody takes them.
 TEST_P(LaneTest, WhatHasComeIsCopiedToItsPlace) {
-  for (size_t channels : {0, 2}) {
+  for (size_t channels : {1, 2}) {
     TestSession s(GetParam(), channels);
     const std::vector<uint8_t> data = pattern(40u << 20, 1);
     uint64_t ask[3] = {s.lane->new_transfer_id(), data.size(), 1};
@@ -443,7 +443,8 @@ TEST_P(LaneTest, WhatHasComeIsCopiedToItsPlace) {
     std::thread sender([&] { EXPECT_TRUE(s.lane->send_bulk(ask[0], data.data(), data.size())); });
     usleep(20000);
     s.post(kRelease, nullptr, 0);
-    s.service->attend();
+    s.lane->flush();
+    while (s.releases == 0 && s.service->attend()) usleep(100);
     const Reply reply = s.lane->wait(reply_id);
     sender.join();
     EXPECT_FALSE(reply.lost);

@@ -100,6 +100,13 @@ class Opencl(unittest.TestCase):
             answered = sum(len(to_client) for _, to_client in relay.recorded)
         self.assertLess(answered, 2000 * 16)
 
+    def test_statistics(self):
+        """What the program has sent, at its end."""
+        done = run(self.server, [PROGRAM, "kernels"], TENDRIL_STATS="1")
+        self.succeeds(done, "0 failures")
+        line = rf"tendril: server {self.server.endpoint} over \w+: \d+ calls sent, \d+ round trips"
+        self.assertRegex(done.stderr, line)
+
     def test_what_kernels_print(self):
         """It is on the program's output, before the wait for the kernel is over."""
         wanted = natively([PROGRAM, "printing"]).stdout

@@ -165,9 +165,14 @@ void Executor::obey() {
 CallOutcome Executor::serve(const session::Call& call) {
   call_ = &call;
   call_queue_ = call_event_ = 0;
+  last_stays_ = false;
   replies_.begin();
   scratch_.clear();
-  if (dispatch(*this, call)) return CallOutcome::kRun;
+  if (dispatch(*this, call)) {
+    QueueState* const state = call_queue_ != 0 && !last_stays_ ? queue(call_queue_) : nullptr;
+    if (state != nullptr) forget_last(state);
+    return CallOutcome::kRun;
+  }
   service_->end("the client sent a call that cannot be read");
   return CallOutcome::kSessionOver;
 }

@@ -45,6 +45,7 @@ struct QueueState {
   uint32_t slot = 0;
   bool in_order = true;
   cl_int owed = CL_SUCCESS;   // the error of a command that nobody awaited
+  cl_event last = nullptr;    // of the last command, with a reference; null: not known
   bool in_place = false;      // large copies may be made in the memory of its device
   std::vector<JobRef> reads;  // whose data the client does not have yet
   // The error of a read that the program awaits. Any thread sets it.
@@ -105,6 +106,19 @@ class Executor {
   void about_queue(uint64_t queue) { call_queue_ = queue; }
   void makes_event(uint64_t event) { call_event_ = event; }
   void made_event() { call_event_ = 0; }
+  // `event` is that of the last command in the current call's queue. Takes a reference. Other calls
+  // about a queue may give it commands, and then the last one is not known. Exception: those that
+  // say `adds_nothing`.
+  void last_is(QueueState* queue, cl_event event) {
+    forget_last(queue);
+    queue->last = event;
+    adds_nothing();
+  }
+  void adds_nothing() { last_stays_ = true; }
+  void forget_last(QueueState* queue) {
+    if (queue->last != nullptr) driver_.clReleaseEvent(queue->last);
+    queue->last = nullptr;
+  }
 
   // Keeps `memory` until `event` is over. Takes the caller's reference of the event.
   void keep(cl_event event, Room memory);
@@ -158,6 +172,7 @@ class Executor {
   uint32_t refused_park_ = 0;
   const session::Call* call_ = nullptr;
   uint64_t call_queue_ = 0, call_event_ = 0;
+  bool last_stays_ = false;
   std::vector<gpu::OpenclDriver::Device> devices_;
   std::vector<cl_platform_id> platforms_;
   const HostBounds host_bounds_;

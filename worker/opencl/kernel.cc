@@ -168,7 +168,7 @@ cl_int handle(Executor& w, const wire::opencl::range_run_request& m) {
   if (!scope.ok()) return scope.error();
   uint64_t items = 1;
   for (const uint64_t extent : m.global) items *= extent;
-  const QueueState& state = *w.queue(m.queue);
+  QueueState& state = *w.queue(m.queue);
   if (!w.gate().may_work(state.slot, state.context, queue, m.kernel, items))
     return CL_DEVICE_NOT_AVAILABLE;
   static_assert(sizeof(size_t) == sizeof(uint64_t));
@@ -176,8 +176,12 @@ cl_int handle(Executor& w, const wire::opencl::range_run_request& m) {
   const cl_int result = w.driver().clEnqueueNDRangeKernel(
       queue, kernel, m.dimensions, scope.resolve_all(m.offset), m.global.data,
       scope.resolve_all(m.local), static_cast<cl_uint>(m.wait.count), wait,
-      m.event != 0 ? &event : nullptr);
-  if (result == CL_SUCCESS && m.event != 0) scope.bind(Kind::kEvent, m.event, event);
+      m.event != 0 || state.in_order ? &event : nullptr);
+  if (result != CL_SUCCESS) return result;
+  if (m.event != 0) scope.bind(Kind::kEvent, m.event, event);
+  if (!state.in_order) return result;
+  if (m.event != 0) w.driver().clRetainEvent(event);
+  w.last_is(&state, event);
   return result;
 }
 

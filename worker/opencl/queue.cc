@@ -57,19 +57,23 @@ cl_int handle(Executor& w, const wire::opencl::queue_create_request& m,
 cl_int handle(Executor& w, const wire::opencl::queue_flush_request& m) {
   Scope scope(w);
   auto queue = scope.get<cl_command_queue>(Kind::kQueue, m.queue);
+  w.adds_nothing();
   return scope.ok() ? w.driver().clFlush(queue) : scope.error();
 }
 
-// The answer comes when a marker behind everything is reached and the client has all data.
+// The answer comes when everything in the queue is over and the client has all data. The last
+// command of a queue in order tells that. If it is not known, a marker does.
 cl_int handle(Executor& w, const wire::opencl::queue_finish_request& m,
               wire::opencl::queue_finish_reply&) {
   Scope scope(w);
   auto queue = scope.get<cl_command_queue>(Kind::kQueue, m.queue);
   if (!scope.ok()) return scope.error();
   QueueState& state = *w.queue(m.queue);
-  cl_event marker = nullptr;
-  const cl_int result = w.driver().clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker);
-  if (result != CL_SUCCESS) return result;
+  if (state.last == nullptr) {
+    const cl_int result = w.driver().clEnqueueMarkerWithWaitList(queue, 0, nullptr, &state.last);
+    if (result != CL_SUCCESS) return result;
+  }
+  w.adds_nothing();
   w.driver().clFlush(queue);
   const cl_int owed = state.owed;
   state.owed = CL_SUCCESS;
@@ -79,13 +83,12 @@ cl_int handle(Executor& w, const wire::opencl::queue_finish_request& m,
   std::vector<JobRef> reads;
   reads.swap(state.reads);
   w.jobs().add(
-      {marker}, std::move(reads),
+      {state.last}, std::move(reads),
       [service, reply_id, owed, failure = state.failure](cl_int) {
         const cl_int late = failure->exchange(CL_SUCCESS);
         service->reply(reply_id, owed != CL_SUCCESS ? owed : late, nullptr, 0);
       },
       false);
-  w.driver().clReleaseEvent(marker);
   return CL_SUCCESS;
 }
 

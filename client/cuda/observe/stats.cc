@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "client/core/stats.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/entry.h"
 #include "client/cuda/observe/trace.h"
@@ -117,29 +118,14 @@ void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
 
 void stats_report() {
   if (g_statistics.path[0] == 0) return;
-  FILE* to = strcmp(g_statistics.path, "1") == 0 ? stderr : fopen(g_statistics.path, "ae");
-  if (to == nullptr) to = stderr;
+  FILE* to = core::open_statistics(g_statistics.path);
   print_lines(to);
   print_errors(to);
   if (Process* program = process()) {
-    for (Session* session : program->sessions) {
-      const session::LaneStats& s = session->lane->stats();
-      fprintf(to,
-              "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu "
-              "bytes out, %llu bytes "
-              "in, %llu of them bulk, %llu bytes of code\n",
-              session->endpoint.c_str(), session->lane->transport_kind(),
-              static_cast<unsigned long long>(s.calls.load()),
-              static_cast<unsigned long long>(s.round_trips.load()),
-              static_cast<unsigned long long>(s.sends.load()),
-              static_cast<unsigned long long>(s.bytes_sent.load()),
-              static_cast<unsigned long long>(s.bytes_received.load()),
-              static_cast<unsigned long long>(s.bulk_bytes.load()),
-              static_cast<unsigned long long>(session->code_bytes.load()));
-    }
+    for (Session* session : program->sessions)
+      core::print_traffic(to, *session, session->code_bytes.load());
   }
-  fflush(to);
-  if (to != stderr) fclose(to);
+  core::close_statistics(to);
 }
 
 size_t stats_counters(uint64_t* values, size_t count) {
