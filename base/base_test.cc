@@ -202,6 +202,13 @@ TEST(CallNames, AreWordsWithoutComments) {
   EXPECT_EQ(names.size(), kCallNamesMax);
 }
 
+TEST(Text, SplitsAtCommasAndKeepsWhatIsEmpty) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(split_at_commas("rdma,tcp"), (Parts{"rdma", "tcp"}));
+  EXPECT_EQ(split_at_commas(""), Parts{""});
+  EXPECT_EQ(split_at_commas(",a,"), (Parts{"", "a", ""}));
+}
+
 TEST(Text, Base64) {
   std::string bytes;
   for (const auto& [plain, coded] : {std::pair<std::string, std::string>{"", ""},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tendril::base {
 
@@ -28,6 +29,8 @@ size_t character_bytes(const std::string& text, size_t at);
 std::string printable(const std::string& text, size_t max = 200);
 // Lower-case hexadecimal.
 std::string hex(const void* data, size_t bytes);
+// What stands between commas, also if it is empty: at least one part.
+std::vector<std::string> split_at_commas(const std::string& text);
 std::string base64(std::string_view bytes);
 // False: this is not base64 with its padding.
 bool read_base64(std::string_view text, std::string* bytes);

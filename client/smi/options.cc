@@ -92,16 +92,6 @@ bool unknown(Refusal* refusal, const std::string& word) {
                     " is not recognized. Please run 'nvidia-smi -h'.\n\n");
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    parts.push_back(text.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return parts;
-}
-
 // The option of `word`, and what stands behind its '='.
 const Option* option_of(const std::string& word, std::string* value, bool* has_value) {
   const size_t sign = word.find('=');
@@ -127,7 +117,7 @@ bool read_loop(const std::string& value, uint64_t unit_ms, Options* options, Ref
 }
 
 bool read_format(const std::string& value, Options* options, Refusal* refusal) {
-  for (const std::string& word : split(value)) {
+  for (const std::string& word : base::split_at_commas(value)) {
     if (word == "noheader")
       options->header = false;
     else if (word == "nounits")
@@ -140,7 +130,7 @@ bool read_format(const std::string& value, Options* options, Refusal* refusal) {
 
 bool read_fields(const std::string& value, Action action, Options* options, Refusal* refusal) {
   options->action = action;
-  options->fields = value.empty() ? std::vector<std::string>() : split(value);
+  options->fields = value.empty() ? std::vector<std::string>() : base::split_at_commas(value);
   for (const std::string& field : options->fields) {
     const bool known = action == Action::kQueryGpu ? find_field(field) != nullptr
                                                    : find_process_field(field) != nullptr;
@@ -152,7 +142,7 @@ bool read_fields(const std::string& value, Action action, Options* options, Refu
 }
 
 bool read_displays(const std::string& value, Options* options, Refusal* refusal) {
-  options->displays = split(value);
+  options->displays = base::split_at_commas(value);
   for (const std::string& word : options->displays)
     if (!is_display(word))
       return refuse(refusal, kWrongUsage, "Failed to parse --display/-d flags\n");
@@ -169,7 +159,7 @@ bool take(const Option& option, const std::string& word, const std::string& valu
   switch (option.key) {
     case Key::kIds:
       seen->ids = word;
-      options->ids = split(value);
+      options->ids = base::split_at_commas(value);
       return !value.empty() ||
              refuse(refusal, kUnknownOption, "Failed to parse device string on command line\n");
     case Key::kFile:

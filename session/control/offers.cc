@@ -16,19 +16,8 @@ using transport::Transport;
 
 namespace {
 
-// The kinds of a list with commas.
-std::vector<std::string> kinds_of(const std::string& list) {
-  std::vector<std::string> kinds;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    kinds.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return kinds;
-}
-
 bool names(const std::string& list, const std::string& kind) {
-  const std::vector<std::string> kinds = kinds_of(list);
+  const std::vector<std::string> kinds = base::split_at_commas(list);
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
@@ -64,7 +53,7 @@ Offers::Own* Offers::find(const std::string& kind) {
 }
 
 Status check_kind(const std::string& only) {
-  const std::vector<std::string> wanted = kinds_of(only);
+  const std::vector<std::string> wanted = base::split_at_commas(only);
   const auto unknown = std::find_if(wanted.begin(), wanted.end(), [](const std::string& kind) {
     return transport::find_transport(kind) == nullptr;
   });

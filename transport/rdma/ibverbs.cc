@@ -537,13 +537,10 @@ class SystemVerbs final : public Verbs {
 
   // Whether a list names it, or with `ports` one of its ports. An empty one names all.
   static bool is_wanted(const std::string& list, const std::string& name, bool ports) {
-    for (size_t at = 0; at <= list.size();) {
-      const size_t end = std::min(list.find(',', at), list.size());
-      const std::string each = list.substr(at, end - at);
-      if (list.empty() || each == name || (ports && each.rfind(name + ":", 0) == 0)) return true;
-      at = end + 1;
-    }
-    return false;
+    const std::vector<std::string> all = base::split_at_commas(list);
+    return list.empty() || std::any_of(all.begin(), all.end(), [&](const std::string& each) {
+             return each == name || (ports && each.rfind(name + ":", 0) == 0);
+           });
   }
 
   static void look_at(abi::Device* device, Search* search) {
