@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "transport/testing/carrier_double.h"
 #include "transport/testing/lasting_network.h"
 
 namespace tendril::transport {
@@ -315,7 +316,10 @@ class Alone {
     std::vector<base::Fd> theirs = connections(&here_);
     base::Fd acknowledgements = std::move(theirs.back());
     theirs.pop_back();
-    session = Lasting::make(std::move(theirs), std::move(acknowledgements), {}).take();
+    LastingSettings settings;
+    settings.may_be_carried = true;
+    session =
+        Lasting::make(std::move(theirs), std::move(acknowledgements), std::move(settings)).take();
     channel = lasting_channel(session, 0);
   }
 
@@ -334,7 +338,11 @@ class Alone {
   }
   // Comes again, and claims to have taken so much.
   void come_again(uint64_t greeting, uint64_t taken) {
-    session->resume(connections(&here_));
+    come_again();
+    greet(greeting, taken);
+  }
+  void come_again() { session->resume(connections(&here_)); }
+  void greet(uint64_t greeting, uint64_t taken) {
     const uint64_t words[3] = {greeting, 1, taken};
     ASSERT_EQ(send(acknowledgements(), words, sizeof words, 0), ssize_t(sizeof words));
   }
@@ -402,6 +410,24 @@ TEST_F(LastingTest, WhoClaimsToHaveTakenWhatWasNotSentEndsTheSession) {
   alone.cut();
   alone.come_again(kGreeting, 6);
   EXPECT_EQ(alone.end(), "the peer does not know how far it got before the cut");
+}
+
+// The peer's greeting takes a while. A trial that ends in between must not stop the line for good.
+TEST_F(LastingTest, CarriersThatWereLeftAreNotUsedWhileTheClientComesAgain) {
+  Alone alone;
+  base::Fd over;
+  std::vector<std::unique_ptr<Carrier>> carriers;
+  carriers.push_back(CarrierDouble::make(&over));
+  ASSERT_TRUE(alone.session->take_carriers(std::move(carriers)).ok());
+  alone.cut();
+  alone.come_again();
+  uint64_t said[3];
+  ASSERT_EQ(recv(alone.acknowledgements(), said, sizeof said, MSG_WAITALL), ssize_t(sizeof said));
+  alone.session->use_carriers();
+  alone.greet(kGreeting, 0);
+  iovec part{const_cast<char*>("hello"), 5};
+  EXPECT_EQ(*alone.channel->send_some(&part, 1, 2000), 5u);
+  EXPECT_STREQ(alone.channel->kind(), "tcp");
 }
 
 // From two places at once: one of them has the session, and the other one nothing.

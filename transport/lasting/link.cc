@@ -315,21 +315,25 @@ Status Link::take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) {
   return Status();
 }
 
-// A cut that comes in between takes the carriers away, and the permission with them.
+// A cut that comes in between takes the carriers away. The permission may come after it: then
+// turn_out takes it back.
 void Link::use_carriers() {
-  Locked locked(lock_);
   for (LastingLine& line : lines_) {
-    if (line.carrier_owned != nullptr && !takes_carriers_) line.may_turn.store(true);
+    if (line.carrier.load() != nullptr) line.may_turn.store(true);
   }
 }
 
 Carrier* Link::turn_out(LastingLine* line) {
+  Carrier* const carrier = line->carrier.load();
+  if (carrier == nullptr) {
+    line->may_turn.store(false);
+    return nullptr;
+  }
   const uint64_t sent = line->sent.load(std::memory_order_relaxed);
   if (line->resending.load() != 0 ||
       sent - line->acknowledged.load(std::memory_order_acquire) > left_over_most(line->kept_bytes))
     return nullptr;
-  Carrier* const carrier = line->carrier.load();
-  if (carrier == nullptr || !tell(number_of(*line) | kTurn, sent, true)) return nullptr;
+  if (!tell(number_of(*line) | kTurn, sent, true)) return nullptr;
   line->may_turn.store(false);
   line->out_from = carrier->sent();
   line->out_shift = sent - line->out_from;
