@@ -119,10 +119,7 @@ bool Link::is_anything_open() const {
 
 // Also wakes the threads that wait on them, or on carriers.
 void Link::abandon_connections() {
-  for (const LastingLine& line : lines_) {
-    Carrier* const carrier = line.carrier.load();
-    if (carrier != nullptr) carrier->interrupt();
-  }
+  interrupt_carriers();
   for (const LastingLine& line : lines_) abandon(line.fd.get());
   abandon(acknowledgements_.get());
   news_.signal();

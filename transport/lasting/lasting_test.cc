@@ -430,6 +430,28 @@ TEST_F(LastingTest, CarriersThatWereLeftAreNotUsedWhileTheClientComesAgain) {
   EXPECT_STREQ(alone.channel->kind(), "tcp");
 }
 
+// The second one comes while the line goes over, or a moment before or after. The receiver wakes,
+// though its carrier is well.
+TEST_F(LastingTest, WhoGoesOverTwiceEndsTheSession) {
+  for (uint32_t round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    Alone alone;
+    base::Fd over;
+    std::vector<std::unique_ptr<Carrier>> carriers;
+    carriers.push_back(CarrierDouble::make(&over));
+    ASSERT_TRUE(alone.session->take_carriers(std::move(carriers)).ok());
+    std::string why;
+    std::thread receiver([&] { why = alone.end(); });
+    const uint64_t turn[2] = {1u << 16, 0};
+    ASSERT_EQ(send(alone.acknowledgements(), turn, sizeof turn, 0), ssize_t(sizeof turn));
+    for (const uint64_t until_ns = base::now_ns() + round * 300; base::now_ns() < until_ns;) {
+    }
+    ASSERT_EQ(send(alone.acknowledgements(), turn, sizeof turn, 0), ssize_t(sizeof turn));
+    receiver.join();
+    EXPECT_NE(why.find("cannot have"), std::string::npos) << why;
+  }
+}
+
 // From two places at once: one of them has the session, and the other one nothing.
 TEST_F(LastingTest, TheLastOneToComeAgainHasTheSession) {
   Alone alone;

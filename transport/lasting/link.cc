@@ -218,6 +218,13 @@ void Link::shut_connections() {
   ::shutdown(acknowledgements_.get(), SHUT_RDWR);
 }
 
+void Link::interrupt_carriers() {
+  for (const LastingLine& line : lines_) {
+    Carrier* const carrier = line.carrier.load();
+    if (carrier != nullptr) carrier->interrupt();
+  }
+}
+
 void Link::resume(std::vector<base::Fd> connections) {
   if (connections.size() != lines_.size() + 1 || phase_of(state()) == kEnded) return;
   {
@@ -291,6 +298,7 @@ bool Link::take_acknowledgements() {
       std::memcpy(&record, buffer + at, sizeof record);
       if (accept_acknowledgement(record.line, record.position)) continue;
       (void)end("the peer acknowledged bytes that it cannot have");
+      interrupt_carriers();
       shut_connections();
       return true;
     }
@@ -346,10 +354,11 @@ Carrier* Link::turn_in(LastingLine* line) {
   Carrier* const carrier = line->carrier.load();
   if (carrier == nullptr) return nullptr;
   const uint64_t position = line->received.load(std::memory_order_relaxed);
-  line->turns_at.store(LastingLine::kNever);
   line->in_shift = position - carrier->received();
   if (tell(number_of(*line), position, true)) line->told = position;
-  line->in.store(carrier, std::memory_order_release);
+  // In this order: a peer that says a turn twice finds one of both, and not the time in between.
+  line->in.store(carrier);
+  line->turns_at.store(LastingLine::kNever);
   return carrier;
 }
 
@@ -360,7 +369,7 @@ bool Link::accept_turn(uint32_t number, uint64_t position) {
     failed(state());
     return true;
   }
-  if (line.in.load() != nullptr || line.turns_at.load() != LastingLine::kNever ||
+  if (line.turns_at.load() != LastingLine::kNever || line.in.load() != nullptr ||
       position == LastingLine::kNever || position < line.received.load(std::memory_order_relaxed))
     return false;
   line.turns_at.store(position, std::memory_order_release);

@@ -128,6 +128,7 @@ class Link final : public Lasting {
   void drop_kicks();
   bool end(const char* why);  // false: it had ended before
   void shut_connections();
+  void interrupt_carriers();  // the keeper's
 
   // Cuts; see cut.cc.
   enum class Loss : uint8_t { kEnded, kDoubtful, kCut };
