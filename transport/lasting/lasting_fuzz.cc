@@ -14,7 +14,7 @@
 #include <cstdlib>
 
 #include "transport/testing/carrier_double.h"
-#include "transport/testing/test_channels.h"
+#include "transport/testing/lasting_network.h"
 
 using namespace tendril;  // NOLINT: a program
 
@@ -85,6 +85,13 @@ class Session {
                                         std::move(settings))
                    .take();
     channel_ = transport::lasting_channel(session_, 0);
+  }
+
+  // Resets connections: each would otherwise keep a port for a minute. Also ends the session's wait
+  // for what the client has not said.
+  ~Session() {
+    for (const std::vector<base::Fd>* fds : {&here_, &again_})
+      for (const base::Fd& fd : *fds) transport::reset_connection(fd.get());
   }
 
   void run() {
@@ -204,8 +211,7 @@ class Session {
       (void)!send(fd, second_.at, second_.bytes, MSG_NOSIGNAL);
     }
     if (chosen(kUsesLate)) session_->use_carriers();
-    uint8_t got[16];
-    (void)channel_->receive(got, 1, sizeof got, {0, 5});
+    receive();
     const bool resumed = session_->resumptions() > 0;
     if (chosen(kTakesLate) && take()) need(!resumed);
     send_more(kMore);
@@ -213,7 +219,6 @@ class Session {
     uint64_t said[2 + kLines];
     if (recv(fd, said, sizeof said, MSG_DONTWAIT) == sizeof said)
       need(said[0] == kGreeting && said[1] == kLines && said[2] == received_[0] + received_[1]);
-    ::shutdown(fd, SHUT_WR);
   }
 
   static constexpr size_t kTalked = 40;
