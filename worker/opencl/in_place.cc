@@ -80,6 +80,15 @@ bool read_in_place(Executor& w, const wire::opencl::read_request& m, const Comma
   const gpu::OpenclDriver& driver = w.driver();
   const Mapped mapped = map(driver, command, CL_MAP_READ, m.shape.origin[0], m.bytes);
   if (mapped.at == nullptr) return false;
+  // Some drivers take what is enqueued in batches, and tell no event of a batch before its last
+  // wait. So what waits for the data to be sent comes only when the mapping is there.
+  driver.clFlush(command.queue);
+  const bool soon = comes_soon(w.jobs(), mapped.event);
+  if (!soon || w.jobs().status_of(mapped.event) != CL_COMPLETE) {
+    driver.clEnqueueUnmapMemObject(command.queue, command.memory, mapped.at, 0, nullptr, nullptr);
+    driver.clReleaseEvent(mapped.event);
+    return false;
+  }
   cl_int error = CL_SUCCESS;
   cl_event sent = driver.clCreateUserEvent(queue.context, &error);
   const cl_uint waits = error == CL_SUCCESS ? 1 : 0;
