@@ -6,6 +6,7 @@
 //   fault        a kernel that breaks the device
 //   language V   programs in the device's language, in version V of OpenCL
 //   large N      loads a configuration of about N bytes, runs it
+//   copies       copies that are large enough to be mapped instead
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +192,41 @@ void large(size_t bytes) {
   EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
 }
 
+// A kernel changes what was written, and later commands of the queue come after a read.
+void copies() {
+  cl_program program = loaded(kBitstream);
+  cl_kernel add = kernel_of(program, "add");
+  std::vector<int> values(1u << 20), back(values.size());
+  const size_t bytes = values.size() * sizeof(int);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int>(i);
+  cl_int error = CL_SUCCESS;
+  const int more = 3;
+  cl_mem buffer = cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
+  EXPECT(error == CL_SUCCESS);
+  EXPECT(cl.clSetKernelArg(add, 0, sizeof buffer, &buffer) == CL_SUCCESS);
+  EXPECT(cl.clSetKernelArg(add, 1, sizeof more, &more) == CL_SUCCESS);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT(cl.clEnqueueWriteBuffer(g_queue, buffer, CL_FALSE, 0, bytes, values.data(), 0, nullptr,
+                                   nullptr) == CL_SUCCESS);
+    run(add, values.size());
+    cl_event read = nullptr;
+    EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_TRUE, 0, bytes, back.data(), 0, nullptr,
+                                  &read) == CL_SUCCESS);
+    for (int& value : values) value += more;
+    EXPECT(back == values);
+    run(add, values.size());
+    EXPECT(cl.clWaitForEvents(1, &read) == CL_SUCCESS);
+    EXPECT(cl.clReleaseEvent(read) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_TRUE, sizeof more, bytes - sizeof more,
+                                  back.data(), 0, nullptr, nullptr) == CL_SUCCESS);
+    EXPECT(back[0] == values[1] + more && back[values.size() - 2] == values.back() + more);
+  }
+  EXPECT(cl.clFinish(g_queue) == CL_SUCCESS);
+  EXPECT(cl.clReleaseKernel(add) == CL_SUCCESS);
+  EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -216,6 +252,8 @@ int main(int argc, char** argv) {
     language(argc > 2 && strcmp(argv[2], "2.2") == 0);
   else if (strcmp(what, "large") == 0)
     large(argc > 2 ? strtoul(argv[2], nullptr, 10) : 1u << 20);
+  else if (strcmp(what, "copies") == 0)
+    copies();
   else
     life();
   EXPECT(cl.clReleaseCommandQueue(g_queue) == CL_SUCCESS);

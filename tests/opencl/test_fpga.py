@@ -129,6 +129,22 @@ class Fpga(unittest.TestCase):
                 finally:
                     server.stop()
 
+    def test_copies_in_mapped_memory(self):
+        """Drivers that tell no event of a batch before its last wait, whose mappings come late,
+        fail when they run, or are refused. The worker copies as natively."""
+        for maps in ("batches", "late", "failing", "refusing"):
+            found = {**self.found, "OCL_ICD_TEST_FPGA_MAPS": maps}
+            self.succeeds(natively([PROGRAM, "copies"], **found))
+            server = OpenclServer("--warm", 1, environment=found)
+            try:
+                for transport in ("tcp", "shm"):
+                    with self.subTest(f"{maps} over {transport}"):
+                        options = {"TENDRIL_TRANSPORT": transport}
+                        done = run(server, [PROGRAM, "copies"], seconds=20, **options)
+                        self.succeeds(done)
+            finally:
+                server.stop()
+
     def test_turns(self):
         """Each tenant configures the device for itself. One has a quarter of its time."""
         seen = []

@@ -8,9 +8,15 @@
 // `work` (int: us), `fault` (): nothing runs after it. With OCL_ICD_TEST_FPGA_LANGUAGE set to 1.2
 // or 2.2, the driver is one of that version, and takes such lines as a language, too: they begin
 // with "TENDRIL LANGUAGE 1". In 2.2, `add` adds their specialization constant 0 (int), too.
+//
+// With OCL_ICD_TEST_FPGA_MAPS set, the device says that it is a processor as well, so workers map
+// its memory. Mappings are then copies, made when the command runs. "batches": no event of what a
+// flush took is over before all of it is; "late": a mapping takes 20 ms; "failing": it ends with
+// an error; "refusing": the call has the error.
 #include <dlfcn.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -37,6 +43,11 @@ std::string language_version() {
   return version != nullptr ? version : "";
 }
 bool is_new() { return language_version() == "2.2"; }
+// Empty: they are the device's own memory.
+std::string how_maps_are() {
+  const char* const how = getenv("OCL_ICD_TEST_FPGA_MAPS");
+  return how != nullptr ? how : "";
+}
 std::string version_text() {
   return is_new() ? "OpenCL 2.2 Tendril test FPGA" : "OpenCL 1.2 Tendril test FPGA";
 }
@@ -310,7 +321,9 @@ EXPORTED cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info parameter, s
   const Answer answer = {room, into, length};
   switch (parameter) {
     case CL_DEVICE_TYPE:
-      return answer.one(cl_device_type{CL_DEVICE_TYPE_ACCELERATOR});
+      return answer.one(
+          cl_device_type{CL_DEVICE_TYPE_ACCELERATOR |
+                         (how_maps_are().empty() ? cl_device_type{0} : CL_DEVICE_TYPE_CPU)});
     case CL_DEVICE_NAME:
       return answer.text("Tendril test FPGA");
     case CL_DEVICE_VENDOR:
@@ -381,8 +394,9 @@ EXPORTED cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id 
   check(on, Kind::kDevice);
   if ((properties & ~cl_bitfield{CL_QUEUE_PROFILING_ENABLE}) != 0)
     return give<cl_command_queue>(CL_INVALID_QUEUE_PROPERTIES, error);
-  return give<cl_command_queue>(CL_SUCCESS, error,
-                                new Queue(in, (properties & CL_QUEUE_PROFILING_ENABLE) != 0));
+  return give<cl_command_queue>(
+      CL_SUCCESS, error,
+      new Queue(in, (properties & CL_QUEUE_PROFILING_ENABLE) != 0, how_maps_are() == "batches"));
 }
 EXPORTED cl_command_queue clCreateCommandQueueWithProperties(cl_context context,
                                                              cl_device_id device,
@@ -670,22 +684,57 @@ EXPORTED cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem handle, const
     return CL_SUCCESS;
   });
 }
+// A copy of a part of the memory, which lies behind `origin`.
+static void* map_copy(Memory* memory, Queue* queue, cl_map_flags flags, size_t origin, size_t bytes,
+                      cl_uint waits, const cl_event* list, cl_event* event, cl_int* error) {
+  const std::string how = how_maps_are();
+  if (how == "refusing") {
+    *error = CL_MAP_FAILURE;
+    return nullptr;
+  }
+  const auto copy = std::make_shared<Memory::Mapped>();
+  copy->bytes.resize(bytes, 0xee);
+  copy->origin = origin;
+  copy->writes = (flags & ~cl_map_flags{CL_MAP_READ}) != 0;
+  uint8_t* const at = copy->bytes.data();
+  memory->mapped[at] = copy;
+  const Kept<Memory> kept(memory);
+  *error = enqueue(queue, CL_COMMAND_MAP_BUFFER, waits, list, event, [=]() -> cl_int {
+    if (how == "failing") return CL_OUT_OF_RESOURCES;
+    if (how == "late") usleep(20'000);
+    memcpy(copy->bytes.data(), kept->data() + origin, bytes);
+    copy->is_there = true;
+    return CL_SUCCESS;
+  });
+  return at;
+}
+
 EXPORTED void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem handle, cl_bool blocking,
-                                  cl_map_flags, size_t offset, size_t bytes, cl_uint waits,
+                                  cl_map_flags flags, size_t offset, size_t bytes, cl_uint waits,
                                   const cl_event* list, cl_event* event, cl_int* error) {
   Memory* memory = of(handle);
   *error = inside(memory, offset, bytes) ? CL_SUCCESS : CL_INVALID_VALUE;
   if (*error != CL_SUCCESS) return nullptr;
+  if (!how_maps_are().empty())
+    return map_copy(memory, of(queue), flags, offset, bytes, waits, list, event, error);
   *error = enqueue(
       of(queue), CL_COMMAND_MAP_BUFFER, waits, list, event, [] { return CL_SUCCESS; },
       blocking != CL_FALSE);
   return memory->data() + offset;
 }
-EXPORTED cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem handle, void*, cl_uint waits,
-                                        const cl_event* list, cl_event* event) {
-  of(handle);
-  return enqueue(of(queue), CL_COMMAND_UNMAP_MEM_OBJECT, waits, list, event,
-                 [] { return CL_SUCCESS; });
+EXPORTED cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem handle, void* at,
+                                        cl_uint waits, const cl_event* list, cl_event* event) {
+  const Kept<Memory> memory(of(handle));
+  std::shared_ptr<Memory::Mapped> copy;
+  if (const auto found = memory->mapped.find(at); found != memory->mapped.end()) {
+    copy = found->second;
+    memory->mapped.erase(found);
+  }
+  return enqueue(of(queue), CL_COMMAND_UNMAP_MEM_OBJECT, waits, list, event, [=] {
+    if (copy != nullptr && copy->is_there && copy->writes)
+      memcpy(memory->data() + copy->origin, copy->bytes.data(), copy->bytes.size());
+    return CL_SUCCESS;
+  });
 }
 EXPORTED cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint waits,
                                             const cl_event* list, cl_event* event) {

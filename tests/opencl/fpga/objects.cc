@@ -107,11 +107,12 @@ struct Queue::Line {
   std::condition_variable changed;
   std::deque<Command> commands;  // guarded by mutex
   size_t flushed = 0;            // of these
-  bool busy = false, ended = false;
+  bool busy = false, ended = false, batches = false;
 };
 
-Queue::Queue(Context* in, bool profiles)
+Queue::Queue(Context* in, bool profiles, bool batches)
     : context(in), profiling(profiles), line_(std::make_shared<Line>()) {
+  line_->batches = batches;
   std::thread(&Queue::work, line_).detach();
 }
 
@@ -146,23 +147,37 @@ void Queue::work(const std::shared_ptr<Line>& line) {
   for (;;) {
     line->changed.wait(hold, [&] { return line->flushed != 0 || line->ended; });
     if (line->flushed == 0) return;
-    --line->flushed;
-    Command command = std::move(line->commands.front());
-    line->commands.pop_front();
+    std::vector<Command> batch;
+    do {
+      --line->flushed;
+      batch.push_back(std::move(line->commands.front()));
+      line->commands.pop_front();
+    } while (line->batches && line->flushed != 0);
     line->busy = true;
     hold.unlock();
-    cl_int result = CL_SUCCESS;
-    command.event->set(CL_SUBMITTED);
-    for (const Kept<Event>& each : command.before)
-      if (each->wait() < 0) result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    command.event->set(CL_RUNNING);
-    if (result == CL_SUCCESS) result = command.run();
-    command.event->set(result);  // CL_SUCCESS is CL_COMPLETE
-    command = Command();
+    std::vector<cl_int> results;
+    for (const Command& command : batch) results.push_back(run(command, batch));
+    // CL_SUCCESS is CL_COMPLETE.
+    for (size_t i = 0; i < batch.size(); ++i) batch[i].event->set(results[i]);
+    batch.clear();
     hold.lock();
     line->busy = false;
     line->changed.notify_all();
   }
+}
+
+// Events of the same batch are of commands that ran before.
+cl_int Queue::run(const Command& command, const std::vector<Command>& batch) {
+  command.event->set(CL_SUBMITTED);
+  cl_int result = CL_SUCCESS;
+  for (const Kept<Event>& each : command.before) {
+    const bool is_of_batch = std::any_of(batch.begin(), batch.end(), [&](const Command& other) {
+      return other.event.get() == each.get();
+    });
+    if (!is_of_batch && each->wait() < 0) result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+  }
+  command.event->set(CL_RUNNING);
+  return result == CL_SUCCESS ? command.run() : result;
 }
 
 void end_all() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -83,9 +84,9 @@ struct Event : Is<Event, Kind::kEvent> {
 };
 
 // Commands in order, on a thread of its own. They begin when the queue is flushed, as in some
-// drivers.
+// drivers. `batches`: none that one flush took is over before all are, as in some others.
 struct Queue : Is<Queue, Kind::kQueue> {
-  Queue(Context* in, bool profiles);
+  Queue(Context* in, bool profiles, bool batches);
   ~Queue();
   struct Command {
     Kept<Event> event;
@@ -104,6 +105,7 @@ struct Queue : Is<Queue, Kind::kQueue> {
  private:
   struct Line;
   static void work(const std::shared_ptr<Line>& line);
+  static cl_int run(const Command& command, const std::vector<Command>& batch);
   std::shared_ptr<Line> line_;
 };
 
@@ -117,6 +119,13 @@ struct Memory : Is<Memory, Kind::kMemory> {
   Kept<Memory> parent;
   std::vector<uint8_t> own;
   std::vector<std::function<void()>> ends;
+  // Copies that are mapped, by their addresses. One thread at a time maps and unmaps.
+  struct Mapped {
+    std::vector<uint8_t> bytes;
+    size_t origin = 0;
+    bool writes = false, is_there = false;
+  };
+  std::map<const void*, std::shared_ptr<Mapped>> mapped;
 };
 
 // What a configuration of the FPGA has.
