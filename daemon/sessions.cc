@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/log.h"
-#include "session/control/secure_attach.h"
+#include "session/control/rejoin.h"
 
 namespace tendril::daemon {
 namespace {
@@ -415,9 +415,8 @@ std::shared_ptr<Sessions::Session> Sessions::find_session(wire::Request kind,
                                                           const wire::JoinRequest& request) {
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return nullptr;
-  const bool valid = session->key.empty()
-                         ? base::equal_in_constant_time(session->secret, request.session_secret)
-                         : session::is_proven(session->key, kind, request);
+  const bool valid =
+      session::is_member({session->id, session->secret, session->key}, kind, request);
   return valid ? session : nullptr;
 }
 

@@ -42,6 +42,7 @@
 #include "lease/idle_watch.h"
 #include "lease/lease_book.h"
 #include "lease/parking.h"
+#include "session/choice/trial_entry.h"
 #include "session/control/connection.h"
 #include "view/ended_leases.h"
 #include "wire/assignment.h"
@@ -215,8 +216,8 @@ class Sessions {
     std::vector<session::Connection> again;  // what has come of it, by channel
     std::vector<bool> channels_joined;
     uint16_t channels_here = 0;
-    std::vector<bool> trial_joined;  // the connections of its client's trial
-    bool answered = false;           // the worker has chosen among the client's transports
+    session::TrialEntry trial;  // its client's, of a fabric
+    bool answered = false;      // the worker has chosen among the client's transports
     wire::TransportAnswers answers;
     base::Fd descriptor;  // of the first answer, if the client needs one
     wire::StartOn start_on = wire::StartOn::kConnections;
@@ -443,7 +444,6 @@ class Sessions {
   void client_is_gone(const std::shared_ptr<Session>& session, int grace_ms);
   static bool is_silent(const Session& session);
   static void forget_connections(Session* session, EventLoop* loop);
-  static base::Status join_trial(Session* session, uint16_t number);
   base::Status join_again(Session* session, const wire::JoinRequest& request);
   void joined_again(const std::shared_ptr<Session>& session, const wire::JoinRequest& request,
                     session::Connection connection);

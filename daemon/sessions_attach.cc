@@ -368,6 +368,7 @@ void Sessions::worker_answered(uint64_t session_id, const wire::TransportAnswers
   if (session == nullptr || session->answered) return;
   session->answered = true;
   session->answers = answers;
+  session->trial.open(answers, session->channels_granted, session->outage_ms != 0);
   session->descriptor = std::move(fd);
   answered_.notify_all();
 }
@@ -425,23 +426,13 @@ Status Sessions::join(const wire::JoinRequest& request) {
   if (session == nullptr) return no_session();
   if (request.attempt != 0) return join_again(session.get(), request);
   if (request.channel >= wire::kTrialChannels)
-    return join_trial(session.get(), uint16_t(request.channel - wire::kTrialChannels));
+    return session->trial.join(uint16_t(request.channel - wire::kTrialChannels), base::now_ns());
   if (request.channel >= session->channels_joined.size() ||
       session->channels_joined[request.channel]) {
     return Status(Code::kInvalid,
                   "channel " + std::to_string(request.channel) + " is not free in this session");
   }
   session->channels_joined[request.channel] = true;
-  return Status();
-}
-
-Status Sessions::join_trial(Session* session, uint16_t number) {
-  session->trial_joined.resize(std::max<size_t>(session->channels_granted, 1));
-  const bool may = session->outage_ms != 0 && session->answers.answers.size() > 1 &&
-                   session->start_on == wire::StartOn::kConnections;
-  if (!may || number >= session->trial_joined.size() || session->trial_joined[number])
-    return Status(Code::kInvalid, "this session has nothing to try, or tries it already");
-  session->trial_joined[number] = true;
   return Status();
 }
 
@@ -484,6 +475,7 @@ Status Sessions::use(const wire::JoinRequest& request) {
   if (session->started || !session->answered || session->channels_here != 0)
     return Status(Code::kInvalid, "this session cannot change its transport any more");
   session->start_on = wire::StartOn::kFirst;
+  session->trial.close();
   if (request.channel == wire::kUseWithConnections && session->outage_ms != 0) return Status();
   session->outage_ms = 0;
   session->channels_here = session->channels_granted;
@@ -496,6 +488,7 @@ void Sessions::start_if_complete(Session* session) {
   if (!session->attached || session->started || session->channels_here < channels_of(*session))
     return;
   session->started = true;
+  session->trial.begin(base::now_ns());
   session->descriptor.reset();
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kStart;

@@ -34,26 +34,25 @@ static_assert(sizeof(Order) == 48);
 constexpr uint32_t kEchoes = 17;          // the first one only wakes the worker
 constexpr size_t kBurstBytes = 2u << 20;  // over all bulk channels of a way
 constexpr uint32_t kOrdersMost = 2;       // of a kind, for each way
-constexpr int kTrialMs = 10'000;
-constexpr transport::Wait kWait{200, kTrialMs};  // spins as lanes do, then it sleeps
-constexpr uint32_t kPauseUs = 50;                // between looks at a burst that stands still
+constexpr uint32_t kSpinUs = 200;         // as lanes do, then it sleeps
+constexpr uint32_t kPauseUs = 50;         // between looks at a burst that stands still
 
 Status put(Channel* channel, const Order& order) {
   const iovec part{const_cast<Order*>(&order), sizeof order};
   return channel->send(&part, 1);
 }
-Status get(Channel* channel, Order* order) {
-  return channel->receive(order, sizeof *order, sizeof *order, kWait).status();
+Status get(Channel* channel, Order* order, int timeout_ms = TrialLimits().step_ms) {
+  return channel->receive(order, sizeof *order, sizeof *order, {kSpinUs, timeout_ms}).status();
 }
 
 // On all bulk channels at once. *steady_ns: of its last three quarters, because TCP begins slowly.
-Status move_burst(const Way& way, bool sends, uint64_t* steady_ns) {
+Status move_burst(const Way& way, bool sends, int timeout_ms, uint64_t* steady_ns) {
   const std::vector<Channel*> all = way.bulk.empty() ? std::vector{way.calls} : way.bulk;
   std::vector<size_t> left(all.size(), kBurstBytes / all.size());
   std::vector<uint8_t> block(128u << 10);
   const size_t whole = left[0] * all.size();
-  const Deadline deadline(kTrialMs);
-  base::Spin spin(kWait.spin_us);
+  const Deadline deadline(timeout_ms);
+  base::Spin spin(kSpinUs);
   uint64_t quarter_ns = base::now_ns();
   bool is_steady = false;
   for (size_t done = 0; done < whole;) {
@@ -106,7 +105,7 @@ Result<Measured> measure(Channel* orders, WayKind kind, const Way& way) {
   order.kind = OrderKind::kBurst;
   uint64_t steady_ns = 0;
   if (good.ok()) good = put(orders, order);
-  if (good.ok()) good = move_burst(way, false, &steady_ns);
+  if (good.ok()) good = move_burst(way, false, TrialLimits().step_ms, &steady_ns);
   if (!good.ok()) return good;
   std::sort(trips_us.begin(), trips_us.end());
   return Measured{trips_us[trips_us.size() / 2],
@@ -128,11 +127,14 @@ Result<bool> tell_choice(Channel* orders, const WayChoice& choice, const Measure
 }
 
 Result<WayChoice> serve_trial(Channel* orders, const TrialWays& ways,
-                              const std::function<bool(const WayChoice&)>& moves) {
+                              const std::function<bool(const WayChoice&)>& moves,
+                              const TrialLimits& limits) {
   uint32_t had[4][2] = {};
+  const Deadline deadline(limits.in_all_ms);
+  const auto patience_ms = [&] { return std::min(limits.step_ms, deadline.left_ms()); };
   for (;;) {
     Order order;
-    Status good = get(orders, &order);
+    Status good = get(orders, &order, patience_ms());
     if (!good.ok()) return good;
     const auto kind = uint32_t(order.kind);
     if (order.mark != kMark || kind < 1 || kind > 3 || order.calls > 1 || order.bulk > 1 ||
@@ -151,10 +153,10 @@ Result<WayChoice> serve_trial(Channel* orders, const TrialWays& ways,
       return good.ok() ? Result<WayChoice>(choice) : good;
     }
     uint64_t unused_ns = 0;
-    if (order.kind == OrderKind::kBurst) good = move_burst(way, true, &unused_ns);
+    if (order.kind == OrderKind::kBurst) good = move_burst(way, true, patience_ms(), &unused_ns);
     for (uint32_t i = 0; order.kind == OrderKind::kEchoes && i < kEchoes && good.ok(); ++i) {
       Order echo;
-      good = get(way.calls, &echo);
+      good = get(way.calls, &echo, patience_ms());
       if (good.ok()) good = put(way.calls, echo);
     }
     if (!good.ok()) return good;

@@ -38,7 +38,12 @@ struct TrialWays {
   std::string fabric_kind, connections_kind;
   Way fabric, connections;
 };
+struct TrialLimits {
+  int step_ms = 10'000;    // of silence
+  int in_all_ms = 60'000;  // the worker's queue pairs are held so long at most
+};
 base::Result<WayChoice> serve_trial(transport::Channel* orders, const TrialWays& ways,
-                                    const std::function<bool(const WayChoice&)>& moves);
+                                    const std::function<bool(const WayChoice&)>& moves,
+                                    const TrialLimits& limits = {});
 
 }  // namespace tendril::session

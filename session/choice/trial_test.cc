@@ -32,9 +32,10 @@ class TrialTest : public ::testing::Test {
     for (const auto& each : set.bulk) way.bulk.push_back(each.get());
     return way;
   }
-  Result<WayChoice> serve(bool moves = true) {
-    return serve_trial(worker_.command.get(), {"rdma", "tcp", way(fabric_worker_), way(worker_)},
-                       [moves](const WayChoice&) { return moves; });
+  Result<WayChoice> serve(bool moves = true, const TrialLimits& limits = {}) {
+    return serve_trial(
+        worker_.command.get(), {"rdma", "tcp", way(fabric_worker_), way(worker_)},
+        [moves](const WayChoice&) { return moves; }, limits);
   }
   Result<Measured> measured(WayKind kind) {
     return measure(client_.command.get(), kind,
@@ -116,6 +117,27 @@ TEST_F(TrialTest, NobodyGetsMoreThanATrial) {
   worker.join();
   EXPECT_EQ(there.status().code(), Code::kInvalid);
   EXPECT_EQ(answer_to(order(kMark, kEchoes)).status().code(), Code::kClosed);
+}
+
+// Silent from the first moment, in the midst of echoes, and before it takes a burst.
+TEST_F(TrialTest, AClientThatFallsSilentIsLeft) {
+  for (const std::string& said : {std::string(), order(kMark, kEchoes), order(kMark, kBurst)}) {
+    SetUp();
+    const iovec part{const_cast<char*>(said.data()), said.size()};
+    EXPECT_TRUE(client_.command->send(&part, 1).ok());
+    EXPECT_EQ(serve(true, {50, 60'000}).status().code(), Code::kTimeout);
+  }
+}
+
+// Each word comes in time, and yet the trial does not end.
+TEST_F(TrialTest, ATrialTakesOnlySoLong) {
+  Result<WayChoice> there = base::Status(Code::kInternal, "");
+  std::thread worker([&] { there = serve(true, {10'000, 150}); });
+  const std::string word = order(kMark, kEchoes);
+  const iovec part{const_cast<char*>(word.data()), word.size()};
+  for (int i = 0; i < 10 && client_.command->send(&part, 1).ok(); ++i) usleep(30'000);
+  worker.join();
+  EXPECT_EQ(there.status().code(), Code::kTimeout);
 }
 
 }  // namespace

@@ -169,6 +169,24 @@ TEST_F(RdmaAttachTest, NoSessionWaitsForTheTrial) {
   verbs_.lose_reports(0);
 }
 
+// Then the worker has freed its queue pairs.
+TEST_F(RdmaAttachTest, ATrialThatDoesNotComeInTimeIsGivenUp) {
+  SmallServer server;
+  server.outlasts = true;
+  server.trial_comes_ms = 0;
+  ConnectOptions options = quick();
+  options.transport = "fabric,tcp";
+  auto attached = attach(at(server.address()), options, for_echo());
+  ASSERT_TRUE(attached.ok()) << attached.status().message();
+  const auto trial = attached->trial;
+  ASSERT_NE(trial, nullptr);
+  EXPECT_EQ(trial->wait(30'000).rfind("no fabric: ", 0), 0u) << trial->wait(0);
+  std::string kind;
+  use_session(*attached, &kind);
+  EXPECT_EQ(kind, "tcp");
+  EXPECT_EQ(server.trials_over, 1);
+}
+
 TEST_F(RdmaAttachTest, ASessionThatOutlastsCutsIsMeasuredBothWays) {
   const Attached got = measured();
   for (const char* said : {"a read takes", "calls over", "bulk data over", "times)"})

@@ -31,6 +31,13 @@ std::vector<uint8_t> membership_request(const Membership& membership, wire::Requ
   return wire::encode(request);
 }
 
+bool is_member(const Membership& membership, wire::Request kind, const wire::JoinRequest& request) {
+  if (request.session_id != membership.session_id) return false;
+  return membership.key.empty()
+             ? base::equal_in_constant_time(membership.secret, request.session_secret)
+             : is_proven(membership.key, kind, request);
+}
+
 namespace {
 
 class Rejoining final : public transport::Redial {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a client connects the channels of its session again after a cut. Private to session/control.
+// How a connection proves to be a session's, and how a client connects the channels of its session
+// again after a cut. The server's half of the proof is for who serves control connections.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,9 @@ struct Membership {
 std::vector<uint8_t> membership_request(const Membership& membership, wire::Request kind,
                                         uint16_t channel, uint32_t attempt = 0,
                                         const std::string& nonce = std::string());
+
+// Whether a request of that kind proves it. An attempt to connect again needs a session with a key.
+bool is_member(const Membership& membership, wire::Request kind, const wire::JoinRequest& request);
 
 // Connects all channels again. Runs on the session's own thread. `way`: of the fabric that carries
 // its lines, which is forgotten when it fails.

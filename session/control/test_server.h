@@ -15,8 +15,11 @@
 #include <vector>
 
 #include "base/text.h"
+#include "session/choice/trial_connections.h"
+#include "session/choice/trial_entry.h"
 #include "session/control/attach.h"
 #include "session/control/offers.h"
+#include "session/control/rejoin.h"
 #include "session/control/secure_attach.h"
 #include "session/control/serve.h"
 #include "session/lane/lane.h"
@@ -105,6 +108,10 @@ class SmallServer : public ControlHandler {
     base::Result<Choice> choice = choose(request.transports, {granted_, reply.sealed});
     if (!choice.ok()) return choice.status();
     choice_ = choice.take();
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      entry_.open(choice_.answers, granted_, reply.outage_ms != 0);
+    }
     reply.transports = choice_.answers;
     if (choice_.descriptor.valid()) reply.descriptor_socket = share_name_;
     return reply;
@@ -117,22 +124,20 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Status join(const wire::JoinRequest& request) override {
-    return check(wire::Request::kJoin, request);
+    const base::Status known = check(wire::Request::kJoin, request);
+    if (!known.ok() || request.channel < wire::kTrialChannels) return known;
+    std::lock_guard<std::mutex> guard(mutex_);
+    return entry_.join(uint16_t(request.channel - wire::kTrialChannels), base::now_ns());
   }
   base::Status check(wire::Request kind, const wire::JoinRequest& request) {
-    const bool knows =
-        key_.empty() ? request.session_secret == "hush" : is_proven(key_, kind, request);
-    return knows && request.session_id == 5 ? base::Status()
-                                            : base::Status(base::Code::kRefused, "no such session");
+    return is_member({5, "hush", key_}, kind, request)
+               ? base::Status()
+               : base::Status(base::Code::kRefused, "no such session");
   }
   void joined(const wire::JoinRequest& request, Connection connection) override {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (request.channel >= wire::kTrialChannels) {
-      const size_t number = request.channel - wire::kTrialChannels;
-      trial_.resize(std::max<size_t>(std::max<size_t>(granted_, 1), number + 1));
-      trial_[number] = connection.take_descriptor();
-      return start_trial_if_whole();
-    }
+    if (request.channel >= wire::kTrialChannels)
+      return trial_.take(request.channel - wire::kTrialChannels, connection.take_descriptor());
     streams_.bulk.resize(std::max<size_t>(streams_.bulk.size(), request.channel + 1u));
     streams_.bulk[request.channel] = connection.take_descriptor();
     ++joined_;
@@ -148,6 +153,7 @@ class SmallServer : public ControlHandler {
       return base::Status(base::Code::kRefused, "no such session");
     std::lock_guard<std::mutex> guard(mutex_);
     start_on_ = wire::StartOn::kFirst;
+    entry_.close();
     if (request.channel != wire::kUseWithConnections) joined_ = wanted_;
     start_if_whole();
     return base::Status();
@@ -157,6 +163,7 @@ class SmallServer : public ControlHandler {
   std::atomic<bool> seals{true};
   std::atomic<bool> outlasts{false};  // cuts; nobody can connect again, though
   std::string peer_seen;              // by the worker
+  std::atomic<int> trial_comes_ms{kTrialComesMs}, trials_over{0};
 
  private:
   void accept_loop(const transport::Listener& listening) {
@@ -180,6 +187,11 @@ class SmallServer : public ControlHandler {
     streams_.command = command_.take_descriptor();
     transport::Channels channels =
         open_choice(std::move(choice_), start_on_, std::move(streams_), &candidate_).take();
+    entry_.begin(base::now_ns());
+    if (candidate_.half != nullptr) {
+      trial_.expect(granted_);
+      trial_thread_ = std::thread([this] { await_trial(); });
+    }
     worker_ = std::thread([adopted = std::move(channels)]() mutable {
       auto service = Service::open(std::move(adopted.command), adopted.bulk.data(),
                                    adopted.bulk.size(), SlotPool());
@@ -201,13 +213,13 @@ class SmallServer : public ControlHandler {
     });
   }
 
-  void start_trial_if_whole() {
-    const auto here = [](const base::Fd& fd) { return fd.valid(); };
-    if (candidate_.half == nullptr || !std::all_of(trial_.begin(), trial_.end(), here)) return;
-    trial_thread_ =
-        std::thread([candidate = std::move(candidate_), connections = std::move(trial_)]() mutable {
-          (void)answer_trial(std::move(candidate), std::move(connections));
-        });
+  void await_trial() {
+    std::vector<base::Fd> connections = trial_.wait(trial_comes_ms);
+    if (!connections.empty())
+      (void)answer_trial(std::move(candidate_), std::move(connections));
+    else
+      candidate_.half.reset();
+    ++trials_over;
   }
 
   wire::Hello hello_;
@@ -227,7 +239,8 @@ class SmallServer : public ControlHandler {
   std::string key_;
   std::thread worker_, trial_thread_;
   Candidate candidate_;
-  std::vector<base::Fd> trial_;  // connections
+  TrialEntry entry_;
+  TrialConnections trial_;
 };
 
 inline Endpoint at(const std::string& text) { return parse_endpoint(text).take(); }

@@ -497,11 +497,14 @@ class Control:
         _, code, reply = self.message()
         return code, records(reply) if code == 0 else reply.decode()
 
-    def send_attach(self, offers, lease=None, api="cuda", digest=None, share=250_000):
+    def send_attach(
+        self, offers, lease=None, api="cuda", digest=None, share=250_000, outage=0
+    ):
         digest = self.apis().get(api, 0) if digest is None else digest
         slices = [number(1, 1, "<I"), record(2, [number(1, share, "<I"), number(2, 0)])]
         body = record(3, slices) + number(5, 0, "<H") + record(7, api) + number(8, digest)
         body += record(9, [record(1, [record(1, kind), record(2, blob)]) for kind, blob in offers])
+        body += number(14, outage, "<I") if outage else b""
         if lease is not None:
             body += number(1, lease[0]) + record(2, lease[1])
         self.send(ATTACH, body)

@@ -6,8 +6,10 @@ import pathlib
 import struct
 import unittest
 
-from harness import Control, Server, eventually, records
+from harness import Control, Server, eventually, number, record, records
 
+JOIN, TRIAL = 5, 0x2000  # wire/control.h
+INVALID, REFUSED = 1, 3  # base/result.h
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
@@ -68,6 +70,50 @@ class Attach(unittest.TestCase):
             self.assertTrue(eventually(lambda: server.leases()[0]["processes"] == 1))
             second.socket.close()
             self.assertTrue(eventually(lambda: server.leases() == []))
+
+
+class Trial(unittest.TestCase):
+    """Connections for the trial of a fabric, from clients that should not bring them."""
+
+    def attach(self, control, offers):
+        code, reply = control.attach(offers, outage=30_000)
+        self.assertEqual(code, 0, reply)
+        return struct.unpack("<Q", reply[1][0])[0], reply[2][0]
+
+    def join(self, server, session, channel):
+        """(code, text) of the answer to somebody who says that he belongs to that session."""
+        with Control(server) as control:
+            ident, secret = session
+            body = number(1, ident) + record(2, secret) + number(3, channel, "<H")
+            code, text = control.ask(JOIN, body)
+            return code, text.decode()
+
+    def test_only_a_sessions_own_client_is_listened_to(self):
+        with Server() as server, Control(server) as one, Control(server) as other:
+            mine, yours = self.attach(one, [("tcp", "")]), self.attach(other, [("tcp", "")])
+            foreign = [(mine[0], yours[1]), (yours[0], mine[1]), (mine[0], b""), (99, mine[1])]
+            for session in foreign:
+                code, text = self.join(server, session, TRIAL)
+                self.assertEqual((code, text), (REFUSED, "there is no such session on this server"))
+            self.assertEqual(len(server.leases()), 2)
+
+    def test_where_no_fabric_was_found_there_is_nothing_to_try(self):
+        ways = [("tcp", ""), ("shm", BOOT_ID)], [("tcp", ""), ("rdma", "x")]
+        with Server() as server:
+            for offers in ways:
+                with Control(server) as control:
+                    session = self.attach(control, offers)
+                    for each in (0, 1, 0x1FFF):
+                        code, text = self.join(server, session, TRIAL + each)
+                        self.assertEqual((code, text), (INVALID, "this session has nothing to try"))
+
+    def test_a_session_that_has_ended_is_not_tried(self):
+        with Server() as server:
+            with Control(server) as control:
+                session = self.attach(control, [("tcp", "")])
+            self.assertTrue(eventually(lambda: server.leases() == []))
+            code, text = self.join(server, session, TRIAL)
+            self.assertEqual((code, text), (REFUSED, "there is no such session on this server"))
 
 
 if __name__ == "__main__":

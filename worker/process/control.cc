@@ -13,6 +13,7 @@
 #include <map>
 #include <thread>
 
+#include "session/choice/trial_entry.h"
 #include "session/control/connection.h"
 #include "transport/sealed/sealed.h"
 #include "transport/tcp/socket.h"
@@ -26,8 +27,6 @@ using base::Status;
 
 // The client notices a cut later than this end, and its time begins then.
 constexpr uint32_t kOutageMarginMs = 5000;
-// Until then a client's trial of a fabric has begun, or there will be none.
-constexpr int kTrialComesMs = 20'000;
 
 template <typename Page>
 base::Result<Page*> map_page(int fd) {
@@ -190,7 +189,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
             session::open_choice(std::move(choice), static_cast<wire::StartOn>(message.reserved),
                                  std::move(streams), &candidate_);
         if (!channels.ok()) return channels.status();
-        trial_.resize(std::max<size_t>({parts.assignment.bulk_channels, trial_.size(), 1}));
+        trial_.expect(parts.assignment.bulk_channels);
         parts.channels = channels.take();
         lasting_ = parts.channels.lasting;
         return parts;
@@ -235,25 +234,12 @@ void DaemonLink::listen(session::Service* service) {
 }
 
 void DaemonLink::take_trial(Received* received) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  if (received->fds.size() != 1 || trial_over_ || received->message.reserved > UINT8_MAX) return;
-  const size_t number = received->message.reserved;
-  trial_.resize(std::max(trial_.size(), number + 1));
-  trial_[number] = std::move(received->fds[0]);
-  trial_came_.notify_all();
+  if (received->fds.size() == 1)
+    trial_.take(received->message.reserved, std::move(received->fds[0]));
 }
 
 void DaemonLink::await_trial() {
-  std::vector<base::Fd> connections;
-  {
-    std::unique_lock<std::mutex> hold(mutex_);
-    const bool came = trial_came_.wait_for(hold, std::chrono::milliseconds(kTrialComesMs), [this] {
-      return std::all_of(trial_.begin(), trial_.end(), [](const auto& fd) { return fd.valid(); });
-    });
-    trial_over_ = true;
-    if (came) std::swap(connections, trial_);
-    trial_.clear();
-  }
+  std::vector<base::Fd> connections = trial_.wait(session::kTrialComesMs);
   session::Candidate candidate = std::move(candidate_);
   if (connections.empty()) return candidate.pinned->settle(nullptr);
   auto choice = session::answer_trial(std::move(candidate), std::move(connections));

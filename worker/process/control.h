@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "session/choice/trial_connections.h"
 #include "session/control/offers.h"
 #include "session/lane/service.h"
 #include "transport/registry.h"
@@ -100,9 +101,7 @@ class DaemonLink final : public Exports, public ParkLine {
   // Of a session that outlasts cuts. Constant once the session is complete.
   std::shared_ptr<transport::Lasting> lasting_;
   session::Candidate candidate_;  // the trial's thread's, once it runs
-  std::vector<base::Fd> trial_;   // guarded by mutex_: its connections
-  bool trial_over_ = false;       // guarded by mutex_
-  std::condition_variable trial_came_;
+  session::TrialConnections trial_;
   PassageTaker* taker_ = nullptr;  // guarded by mutex_
   std::set<uint32_t> dialled_;     // guarded by mutex_: passages that this end has asked for
 };
