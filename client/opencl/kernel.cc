@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels. The first value of an argument in each form and size is tried at the server, whose
-// driver says whether it may be. Later ones are sent and not awaited, as the work is.
+// driver says whether it may be. So is the first work with groups of each shape. Later ones are
+// sent and not awaited.
 #include <string.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "client/opencl/forward.h"
 #include "client/opencl/information.h"
@@ -21,6 +23,7 @@ cl_int make(Program* program, const char* name, Kernel** made) {
   if (kernel == nullptr) return CL_OUT_OF_HOST_MEMORY;
   kernel->program = program;
   kernel->name = name;
+  for (std::atomic<uint64_t>& shape : kernel->shapes) shape.store(0, std::memory_order_relaxed);
   use(program);
   program->kernels.fetch_add(1);
   wire::opencl::kernel_create_request request;
@@ -161,6 +164,67 @@ cl_int check_range(const Kernel& kernel, cl_uint dimensions, const size_t* globa
   return CL_SUCCESS;
 }
 
+// The sizes of a group, and in which dimensions the last group is smaller. 0: too large for a
+// number. A driver refuses some shapes, and programs look for that at once.
+uint64_t shape_of(cl_uint dimensions, const size_t* global, const size_t* local) {
+  constexpr int kSizeBits = 20;
+  uint64_t shape = 0;
+  for (cl_uint i = 0; i < dimensions; ++i) {
+    if (local[i] == 0 || local[i] >> kSizeBits != 0) return 0;
+    shape = shape << (kSizeBits + 1) | local[i] << 1 | (global[i] % local[i] != 0 ? 1 : 0);
+  }
+  return shape;
+}
+
+bool has_run(const Kernel& kernel, uint64_t shape) {
+  for (const std::atomic<uint64_t>& each : kernel.shapes)
+    if (each.load(std::memory_order_relaxed) == shape) return shape != 0;
+  return false;
+}
+
+// Of shapes that take turns, some may be forgotten, and are tried again.
+void remember(Kernel* kernel, uint64_t shape) {
+  for (std::atomic<uint64_t>& each : kernel->shapes) {
+    uint64_t none = 0;
+    if (each.compare_exchange_strong(none, shape, std::memory_order_relaxed)) return;
+  }
+  kernel->shapes[shape % std::size(kernel->shapes)].store(shape, std::memory_order_relaxed);
+}
+
+struct Range {
+  cl_uint dimensions;
+  const size_t *offset, *global, *local;
+  wire::Array<uint64_t> wait;
+};
+template <typename Request>
+void fill(Request* request, const Range& range, const Queue& queue, const Kernel& kernel,
+          uint64_t event) {
+  request->queue = queue.wire_id;
+  request->kernel = kernel.wire_id;
+  request->dimensions = range.dimensions;
+  if (range.offset != nullptr) request->offset = {range.offset, range.dimensions};
+  request->global = {range.global, range.dimensions};
+  if (range.local != nullptr) request->local = {range.local, range.dimensions};
+  request->event = event;
+  request->wait = range.wait;
+}
+
+cl_int run(const Range& range, Queue* queue, Kernel* kernel, uint64_t event) {
+  const uint64_t shape =
+      range.local != nullptr ? shape_of(range.dimensions, range.global, range.local) : 0;
+  if (range.local == nullptr || has_run(*kernel, shape)) {
+    wire::opencl::range_run_request request;
+    fill(&request, range, *queue, *kernel, event);
+    return queue->session->enqueue(0, request);
+  }
+  wire::opencl::range_try_request request;
+  wire::opencl::range_try_reply reply;
+  fill(&request, range, *queue, *kernel, event);
+  const cl_int result = queue->session->call(0, request, reply);
+  if (result == CL_SUCCESS && shape != 0) remember(kernel, shape);
+  return result;
+}
+
 }  // namespace
 
 cl_kernel clCreateKernel(cl_program program, const char* kernel_name, cl_int* errcode_ret) {
@@ -211,6 +275,7 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int* errcode_ret) {
   kernel->program = from->program;
   kernel->name = from->name;
   kernel->argument_count = from->argument_count;
+  for (std::atomic<uint64_t>& shape : kernel->shapes) shape.store(0, std::memory_order_relaxed);
   kernel->arguments = std::make_unique<Argument[]>(from->argument_count);
   for (uint32_t i = 0; i < from->argument_count; ++i) {
     kernel->arguments[i].form = from->arguments[i].form;
@@ -326,20 +391,13 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
   Forward forward(true);
   Queue* queue = forward.record(command_queue);
   Kernel* found = forward.record(kernel);
-  wire::opencl::range_run_request request;
-  request.wait = forward.waits(event_wait_list, num_events_in_wait_list);
+  const wire::Array<uint64_t> wait = forward.waits(event_wait_list, num_events_in_wait_list);
   if (!forward.ok()) return forward.error();
   forward.check(check_range(*found, work_dim, global_work_size));
+  const uint64_t id = forward.mint_if(event, CL_COMMAND_NDRANGE_KERNEL);
   if (!forward.ok()) return forward.error();
-  request.queue = queue->wire_id;
-  request.kernel = found->wire_id;
-  request.dimensions = work_dim;
-  if (global_work_offset != nullptr) request.offset = {global_work_offset, work_dim};
-  request.global = {global_work_size, work_dim};
-  if (local_work_size != nullptr) request.local = {local_work_size, work_dim};
-  request.event = forward.mint_if(event, CL_COMMAND_NDRANGE_KERNEL);
-  if (!forward.ok()) return forward.error();
-  const cl_int result = forward.enqueue(request);
+  const Range range = {work_dim, global_work_offset, global_work_size, local_work_size, wait};
+  const cl_int result = run(range, queue, found, id);
   if (result == CL_SUCCESS) forward.adopt_into(event);
   return result;
 }

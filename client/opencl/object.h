@@ -104,6 +104,8 @@ struct Kernel : Object {
   std::string name;
   std::unique_ptr<Argument[]> arguments;
   uint32_t argument_count = 0;
+  // Shapes of groups that the driver took, as numbers (kernel.cc). 0: none.
+  std::atomic<uint64_t> shapes[4] = {};
 };
 
 struct Event : Object {

@@ -6,6 +6,7 @@
 //   fault        a kernel that breaks the device
 //   language V   programs in the device's language, in version V of OpenCL
 //   large N      loads a configuration of about N bytes, runs it
+//   late_error   a command that the driver refuses (through Tendril only)
 //   copies       copies that are large enough to be mapped instead
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,30 @@ void fault() {
   EXPECT(status == CL_OUT_OF_RESOURCES);
 }
 
+// The driver refuses so many items, and the program hears of it when it waits.
+void late_error() {
+  cl_program program = loaded(kBitstream);
+  cl_kernel work = kernel_of(program, "work");
+  const int us = 1;
+  EXPECT(cl.clSetKernelArg(work, 0, sizeof us, &us) == CL_SUCCESS);
+  const size_t none = 0;
+  cl_event event = nullptr;
+  EXPECT(cl.clEnqueueNDRangeKernel(g_queue, work, 1, nullptr, &none, nullptr, 0, nullptr, &event) ==
+         CL_SUCCESS);
+  EXPECT(cl.clWaitForEvents(1, &event) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+  cl_int status = CL_QUEUED;
+  EXPECT(cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                           nullptr) == CL_SUCCESS);
+  EXPECT(status == CL_INVALID_GLOBAL_WORK_SIZE);
+  EXPECT(cl.clFinish(g_queue) == CL_INVALID_GLOBAL_WORK_SIZE);
+  EXPECT(cl.clFinish(g_queue) == CL_SUCCESS);
+  run(work, 1);
+  EXPECT(cl.clFinish(g_queue) == CL_SUCCESS);
+  EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
+  EXPECT(cl.clReleaseKernel(work) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+}
+
 void language(bool is_new) {
   const char text[] = "TENDRIL LANGUAGE 1\nadd\n";
   char version[64] = {};
@@ -252,6 +277,8 @@ int main(int argc, char** argv) {
     language(argc > 2 && strcmp(argv[2], "2.2") == 0);
   else if (strcmp(what, "large") == 0)
     large(argc > 2 ? strtoul(argv[2], nullptr, 10) : 1u << 20);
+  else if (strcmp(what, "late_error") == 0)
+    late_error();
   else if (strcmp(what, "copies") == 0)
     copies();
   else

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -431,6 +432,34 @@ void programs() {
   EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
 }
 
+// A program whose kernel has run and is released can be built again.
+void builds_again() {
+  cl_command_queue queue = queue_with(0);
+  const char* text = "kernel void set(global int* a) { a[get_global_id(0)] = VALUE; }";
+  cl_int error = CL_SUCCESS;
+  cl_program program = cl.clCreateProgramWithSource(g_context, 1, &text, nullptr, &error);
+  std::vector<int> values(4096);
+  cl_mem buffer = buffer_of(values);
+  for (int i = 0; i < 40; ++i) {
+    const std::string option = "-D VALUE=" + std::to_string(i % 2);
+    EXPECT(cl.clBuildProgram(program, 1, &g_device, option.c_str(), nullptr, nullptr) ==
+           CL_SUCCESS);
+    cl_kernel kernel = kernel_of(program, "set");
+    EXPECT(cl.clSetKernelArg(kernel, 0, sizeof buffer, &buffer) == CL_SUCCESS);
+    const size_t count = values.size();
+    EXPECT(cl.clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &count, nullptr, 0, nullptr,
+                                     nullptr) == CL_SUCCESS);
+    EXPECT(cl.clFinish(queue) == CL_SUCCESS);
+    EXPECT(cl.clReleaseKernel(kernel) == CL_SUCCESS);
+  }
+  EXPECT(cl.clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(int), values.data(), 0, nullptr,
+                                nullptr) == CL_SUCCESS);
+  EXPECT(values[0] == 1);
+  EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+  EXPECT(cl.clReleaseCommandQueue(queue) == CL_SUCCESS);
+}
+
 void errors() {
   Work work;
   const size_t all = work.values.size(), bytes = all * sizeof(int);
@@ -442,6 +471,25 @@ void errors() {
   EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 4, nullptr, &all, nullptr, 0, nullptr,
                                    nullptr) == CL_INVALID_WORK_DIMENSION);
   EXPECT(cl.clReleaseKernel(fresh) == CL_SUCCESS);
+  // Groups that the device, or the kernel, does not have.
+  const size_t uneven = 1000, eight = 8, four = 4;
+  EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, &all, &uneven, 0, nullptr,
+                                   nullptr) == CL_INVALID_WORK_GROUP_SIZE);
+  cl_program program = built(
+      "kernel __attribute__((reqd_work_group_size(8, 1, 1))) void in_eights(global int* a) "
+      "{ a[get_global_id(0)] += get_local_id(0); }");
+  cl_kernel in_eights = kernel_of(program, "in_eights");
+  EXPECT(cl.clSetKernelArg(in_eights, 0, sizeof work.buffer, &work.buffer) == CL_SUCCESS);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT(cl.clEnqueueNDRangeKernel(work.queue, in_eights, 1, nullptr, &all, &eight, 0, nullptr,
+                                     nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueNDRangeKernel(work.queue, in_eights, 1, nullptr, &all, &four, 0, nullptr,
+                                     nullptr) == CL_INVALID_WORK_GROUP_SIZE);
+  }
+  EXPECT(work.read()[7] == 7 + 3 * 7);  // and what was refused has not run
+  EXPECT(cl.clFinish(work.queue) == CL_SUCCESS);
+  EXPECT(cl.clReleaseKernel(in_eights) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
   EXPECT(cl.clEnqueueReadBuffer(work.queue, work.buffer, CL_TRUE, 4, bytes, &value, 0, nullptr,
                                 nullptr) == CL_INVALID_VALUE);
   EXPECT(cl.clEnqueueReadBuffer(work.queue, nullptr, CL_TRUE, 0, 4, &value, 0, nullptr, nullptr) ==
@@ -546,22 +594,6 @@ void filled_memory() {
   printf("%zu pieces\n", count);
   fflush(stdout);
   while (g_failures == 0) pause();
-}
-
-// The driver refuses the group, and the program hears of it when it waits.
-void late_error() {
-  Work work;
-  const size_t all = work.values.size(), group = 1000;  // not a divisor
-  cl_event event = nullptr;
-  EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, &all, &group, 0, nullptr,
-                                   &event) == CL_SUCCESS);
-  EXPECT(cl.clWaitForEvents(1, &event) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-  EXPECT(status_of(event) < 0);
-  EXPECT(cl.clFinish(work.queue) == CL_INVALID_WORK_GROUP_SIZE);
-  EXPECT(cl.clFinish(work.queue) == CL_SUCCESS);
-  work.run();
-  work.expect_added(1);
-  EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
 }
 
 // Many commands, each with arguments, and one wait. The driver does not say what the arguments are.
@@ -730,6 +762,7 @@ constexpr Part kParts[] = {{"information", &information},
                            {"user_events", &user_events},
                            {"callbacks", &callbacks},
                            {"programs", &programs},
+                           {"builds_again", &builds_again},
                            {"errors", &errors},
                            {"threads", &threads},
                            {"markers", &markers},
@@ -748,7 +781,6 @@ constexpr Part kParts[] = {{"information", &information},
                            {"work", &work, true},
                            {"memory", &memory, true},
                            {"filled_memory", &filled_memory, true},
-                           {"late_error", &late_error, true},
                            {"refused", &refused, true},
                            {"many_commands", &many_commands, true},
                            {"queues_on_the_device", &queues_on_the_device, true},

@@ -129,6 +129,10 @@ class Fpga(unittest.TestCase):
                 finally:
                     server.stop()
 
+    def test_a_failed_command_says_so_later(self):
+        """Nobody waits for a command. Its event and the next wait have the driver's error."""
+        self.succeeds(run(self.server, [PROGRAM, "late_error"]))
+
     def test_copies_in_mapped_memory(self):
         """Drivers that tell no event of a batch before its last wait, whose mappings come late,
         fail when they run, or are refused. The worker copies as natively."""

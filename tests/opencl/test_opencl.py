@@ -57,10 +57,6 @@ class Opencl(unittest.TestCase):
         done = run(self.server, [PROGRAM, "memory"], "-p", "0.25", "-m", "64M")
         self.succeeds(done, "67108864 bytes in all")
 
-    def test_a_failed_command_says_so_later(self):
-        """Nobody waits for a command. Its event and the next wait have the driver's error."""
-        self.succeeds(run(self.server, [PROGRAM, "late_error"]), "0 failures")
-
     def test_fine_grain_is_refused(self):
         self.succeeds(run(self.server, [PROGRAM, "shared_refusals"]), "0 failures")
 

@@ -155,7 +155,10 @@ cl_int handle(Executor& w, const wire::opencl::argument_set_request& m) {
   return set_argument(w, m);
 }
 
-cl_int handle(Executor& w, const wire::opencl::range_run_request& m) {
+namespace {
+
+template <typename Request>
+cl_int run_range(Executor& w, const Request& m) {
   Scope scope(w);
   if (m.event != 0) scope.reserve(Kind::kEvent, m.event);
   auto queue = scope.get<cl_command_queue>(Kind::kQueue, m.queue);
@@ -184,5 +187,14 @@ cl_int handle(Executor& w, const wire::opencl::range_run_request& m) {
   w.last_is(&state, event);
   return result;
 }
+
+}  // namespace
+
+cl_int handle(Executor& w, const wire::opencl::range_try_request& m,
+              wire::opencl::range_try_reply&) {
+  return run_range(w, m);
+}
+
+cl_int handle(Executor& w, const wire::opencl::range_run_request& m) { return run_range(w, m); }
 
 }  // namespace tendril::worker::opencl

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs. Building takes long, so it runs on a thread of its own, and the executor goes on.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "api/opencl_handlers.gen.h"
 #include "worker/opencl/executor.h"
@@ -29,6 +31,20 @@ struct Building {
   const cl_device_id* list() const { return devices.empty() ? nullptr : devices.data(); }
   cl_uint count() const { return static_cast<cl_uint>(devices.size()); }
 };
+
+// A driver refuses to build a program that has kernels. The program's are released, and drivers
+// keep one a little longer than its last command takes.
+template <typename Build>
+cl_int once_kernels_are_gone(Build build) {
+  constexpr int kTries = 100;
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  cl_int result = build();
+  for (int i = 0; i < kTries && result == CL_INVALID_OPERATION; ++i) {
+    std::this_thread::sleep_for(kPause);
+    result = build();
+  }
+  return result;
+}
 
 std::vector<cl_device_id> devices_of(Scope& scope, const wire::Array<uint64_t>& ids) {
   if (ids.count > kDevicesMax) scope.fail(CL_INVALID_VALUE);
@@ -180,9 +196,10 @@ cl_int handle(Executor& w, const wire::opencl::program_build_request& m,
   if (!scope.ok()) return scope.error();
   w.driver().clRetainProgram(building.program);
   w.in_background([building = std::move(building)] {
-    building.answer(building.driver.clBuildProgram(building.program, building.count(),
-                                                   building.list(), building.options.c_str(),
-                                                   nullptr, nullptr));
+    building.answer(once_kernels_are_gone([&] {
+      return building.driver.clBuildProgram(building.program, building.count(), building.list(),
+                                            building.options.c_str(), nullptr, nullptr);
+    }));
   });
   return CL_SUCCESS;
 }
@@ -213,10 +230,12 @@ cl_int handle(Executor& w, const wire::opencl::program_compile_request& m,
         std::vector<const char*> texts;
         for (const std::string& name : names) texts.push_back(name.c_str());
         const bool some = !headers.empty();
-        const cl_int result = building.driver.clCompileProgram(
-            building.program, building.count(), building.list(), building.options.c_str(),
-            static_cast<cl_uint>(headers.size()), some ? headers.data() : nullptr,
-            some ? texts.data() : nullptr, nullptr, nullptr);
+        const cl_int result = once_kernels_are_gone([&] {
+          return building.driver.clCompileProgram(
+              building.program, building.count(), building.list(), building.options.c_str(),
+              static_cast<cl_uint>(headers.size()), some ? headers.data() : nullptr,
+              some ? texts.data() : nullptr, nullptr, nullptr);
+        });
         for (cl_program each : headers) building.driver.clReleaseProgram(each);
         building.answer(result);
       });

@@ -610,6 +610,7 @@ EXPORTED cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel handle,
   const Kept<Kernel> kernel(of(handle));
   size_t items = 1;
   for (cl_uint i = 0; i < dimensions; ++i) items *= global[i];
+  if (items == 0) return CL_INVALID_GLOBAL_WORK_SIZE;
   const Kept<Memory> memory = kernel->memory;
   return enqueue(of(queue), CL_COMMAND_NDRANGE_KERNEL, waits, list, event,
                  [=, number = kernel->number + kernel->program->constant] {
