@@ -26,31 +26,12 @@ from harness import (
     start,
 )
 from support.relay import Wire
+from support.steady import STEADY, SUITE, natively, program
 from support.weather import Line, Weather
 
 TOKEN = "a token of more than sixteen letters"
 CUTS = int(os.environ.get("TENDRIL_CUTS", "40"))
 SEED = int(os.environ.get("TENDRIL_CUTS_SEED", str(int(time.time()) % 100_000)))
-SUITE = BUILD / "bin" / "tendril_conformance"
-# Calls, copies of all sizes both ways, pinned and managed memory, host functions, streams.
-STEADY = (
-    ("streams_overlap", "4", "65536"),
-    ("copy_sizes", "12"),
-    ("changed_graph", "60"),
-    ("host_memory", "40"),
-    ("stream_memory", "40"),
-    ("histogram", "4000000"),
-)
-
-
-def program(name, *arguments, path=CLIENT.parent, **environment):
-    return subprocess.Popen(
-        [PROGRAMS / name, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=clean_environment(LD_LIBRARY_PATH=str(path), TENDRIL_TRANSPORT="tcp", **environment),
-    )
 
 
 @unittest.skipUnless(CLIENT.exists(), "the client library was not built")
@@ -79,15 +60,6 @@ class OutageTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0, out[-3000:] + err[-3000:])
         return out
 
-    def natively(self, *words):
-        """What the program writes on the software GPU itself."""
-        with tempfile.TemporaryDirectory(prefix="tendril-outage-") as folder:
-            os.symlink(DRIVER, os.path.join(folder, "libcuda.so.1"))
-            process = program(*words, path=folder)
-            out, err = process.communicate(timeout=300)
-            self.assertEqual(process.returncode, 0, out + err)
-            return out
-
     def weathers(self, server, cuts, play, **how):
         """Plays programs in bad weather until it had so many cuts. `play(line, number)` runs one
         and looks at its results."""
@@ -114,7 +86,7 @@ class OutageTest(unittest.TestCase):
         print(f"in {number + 1} programs, {seconds:.0f} s: {dict(happened)}", flush=True)
 
     def write_the_same(self, server, cuts, **environment):
-        expected = {words: self.natively(*words) for words in STEADY}
+        expected = {words: natively(*words) for words in STEADY}
 
         def play(line, number):
             words = STEADY[number % len(STEADY)]
@@ -135,7 +107,7 @@ class OutageTest(unittest.TestCase):
         server = self.serve("--outage", "15s", memory=8 << 30)
         with tempfile.TemporaryDirectory(prefix="tendril-outage-") as folder:
             here, there = (pathlib.Path(folder, name) for name in ("here", "there"))
-            losses = self.natively("training_loop", "400", here)
+            losses = natively("training_loop", "400", here)
             self.assertEqual(here.stat().st_size, 4160 * 4)
 
             def play(line, _):
