@@ -102,8 +102,12 @@ class Half {
   virtual base::Status complete(const std::string& /*blob*/, base::Fd /*descriptor*/) { return {}; }
   // After `complete`: what a person may want to know of it, for doctor. May be empty.
   virtual std::string remark() const { return {}; }
-  // The ports at both ends, if this is the other end's blob. Another text, another way.
+  // The ports at both ends, if this is the other end's blob. Another text, another way: also when a
+  // port's link was down meanwhile.
   virtual std::string way(const std::string& /*blob*/) const { return {}; }
+  // Whether this end's link has changed since the half was made. Then what was measured means
+  // nothing.
+  virtual bool link_changed() const { return false; }
   // Of a transport that carries lines, in place of `open`: for a session that runs. When `witness`
   // ends, the peer is gone.
   virtual Carriers carry(base::Fd /*witness*/) { return {}; }

@@ -35,6 +35,12 @@ void TrialConnections::take(size_t number, base::Fd connection) {
   changed_.signal();
 }
 
+void TrialConnections::give_up() {
+  Locked locked(lock_);
+  over_ = true;
+  changed_.signal();
+}
+
 std::vector<base::Fd> TrialConnections::wait(int timeout_ms) {
   const base::Deadline deadline(timeout_ms);
   for (;;) {
@@ -42,7 +48,7 @@ std::vector<base::Fd> TrialConnections::wait(int timeout_ms) {
     {
       Locked locked(lock_);
       const bool all = complete();
-      if (all || deadline.passed()) {
+      if (all || over_ || deadline.passed()) {
         over_ = true;
         std::vector<base::Fd> taken = std::move(here_);
         here_.clear();

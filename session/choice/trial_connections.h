@@ -17,6 +17,8 @@ class TrialConnections {
   void expect(size_t count);
   // Closes what comes twice, too late, or under a number that the trial has not.
   void take(size_t number, base::Fd connection);
+  // No more will come: ends the wait.
+  void give_up();
   // Waits until all are here. Empty: they did not come in time, and none is kept. Once.
   std::vector<base::Fd> wait(int timeout_ms);
 

@@ -159,6 +159,18 @@ TEST_F(TrialConnectionsTest, ATrialThatDoesNotComeIsGivenUp) {
   EXPECT_TRUE(last_is_closed()) << "too late";
 }
 
+TEST_F(TrialConnectionsTest, ASessionThatEndsEndsTheWait) {
+  all_.expect(1);
+  std::thread later([&] {
+    usleep(20'000);
+    all_.give_up();
+  });
+  EXPECT_TRUE(all_.wait(50'000).empty());
+  later.join();
+  all_.take(0, connection());
+  EXPECT_TRUE(last_is_closed());
+}
+
 TEST_F(TrialConnectionsTest, WhatComesTwiceOrUnderAnotherNumberIsClosed) {
   all_.take(100'000, connection());
   EXPECT_TRUE(last_is_closed());

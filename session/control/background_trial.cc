@@ -77,6 +77,11 @@ Result<std::vector<base::Fd>> BackgroundTrial::connect() const {
   return connections;
 }
 
+// Not what came of a link that was about to change.
+void BackgroundTrial::keep(WayRecord* record) const {
+  if (!task_.candidate.half->link_changed()) Ways(task_.options.ways_folder).keep(record);
+}
+
 // What is remembered of both ways, or measured now.
 Result<WayRecord> BackgroundTrial::compare(TrialLines* lines, const std::string& way) {
   const Ways known(task_.options.ways_folder);
@@ -86,14 +91,14 @@ Result<WayRecord> BackgroundTrial::compare(TrialLines* lines, const std::string&
   Result<transport::Measured> fabric = measure(lines->orders(), WayKind::kFabric, ways.fabric);
   if (!fabric.ok()) {
     record = {way, 0, {}, fabric.status().message(), {}};
-    known.keep(&record);
+    keep(&record);
     return fabric.status();
   }
   Result<transport::Measured> connections =
       measure(lines->orders(), WayKind::kConnections, ways.connections);
   if (!connections.ok()) return connections.status();
   record = {way, 0, *connections, {}, *fabric};
-  known.keep(&record);
+  keep(&record);
   return record;
 }
 
@@ -107,7 +112,7 @@ Result<std::string> BackgroundTrial::try_out() {
   const Status fits = candidate.half->complete(task_.blob, base::Fd());
   if (!fits.ok()) {
     record = {way, 0, {}, fits.message(), {}};
-    known.keep(&record);
+    keep(&record);
     return Status(fits.code(), "it was tried, but it could not be had: " + fits.message());
   }
   Result<std::vector<base::Fd>> connections = connect();

@@ -38,6 +38,7 @@ class BackgroundTrial {
   // What was chosen, in words; or why there is nothing to choose.
   base::Result<std::string> try_out();
   base::Result<std::vector<base::Fd>> connect() const;
+  void keep(WayRecord* record) const;
   base::Result<WayRecord> compare(TrialLines* lines, const std::string& way);
 
   Task task_;

@@ -227,15 +227,48 @@ TEST_F(RememberedWayTest, WhatIsRememberedDecides) {
 }
 
 TEST_F(RememberedWayTest, AFailureIsRememberedUnlessSomebodyInsists) {
+  verbs_.fail_after(0, transport::rdma::Fate::kUnanswered);
+  Attached got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("does not answer"), std::string::npos) << got.reason;
+  got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("it failed within the last hour"), std::string::npos) << got.reason;
+  EXPECT_EQ(measured("fabric").transport, "rdma");
+}
+
+// A port that was down and came back, with the address that it had.
+TEST_F(RememberedWayTest, ALinkThatCameBackIsTriedAnew) {
   verbs_.set_link(false);
   Attached got = measured();
   EXPECT_EQ(got.transport, "tcp");
   EXPECT_NE(got.reason.find("the port went down"), std::string::npos) << got.reason;
   verbs_.set_link(true);
   got = measured();
-  EXPECT_EQ(got.transport, "tcp");
-  EXPECT_NE(got.reason.find("it failed within the last hour"), std::string::npos) << got.reason;
-  EXPECT_EQ(measured("fabric").transport, "rdma");
+  EXPECT_NE(got.reason.find("calls over"), std::string::npos) << got.reason;
+  EXPECT_EQ(got.reason.find("within the last hour"), std::string::npos) << got.reason;
+}
+
+TEST_F(RememberedWayTest, WhatWasMeasuredHoldsUntilALinkChanges) {
+  (void)measured();
+  remember({1e6, 1e6});
+  Attached got = measured();
+  EXPECT_NE(got.reason.find("tcp 1e+06 us"), std::string::npos) << got.reason;
+  verbs_.set_link(false);
+  verbs_.set_link(true);
+  got = measured();
+  EXPECT_EQ(got.reason.find("tcp 1e+06 us"), std::string::npos) << got.reason;
+  EXPECT_EQ(files().size(), 2u);
+}
+
+// The link goes down and up while it is measured, and nothing fails.
+TEST_F(RememberedWayTest, WhatALinkGaveThatChangedMeanwhileIsNotRemembered) {
+  verbs_.flap_after(40);
+  const Attached got = measured();
+  EXPECT_NE(got.reason.find("calls over"), std::string::npos) << got.reason;
+  EXPECT_TRUE(files().empty());
+  (void)measured();
+  EXPECT_EQ(files().size(), 1u);
 }
 
 TEST_F(RememberedWayTest, AnotherWayIsMeasuredAnew) {

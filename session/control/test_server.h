@@ -54,6 +54,7 @@ class SmallServer : public ControlHandler {
     stop_ = true;
     for (std::thread& thread : acceptors_) thread.join();
     for (std::thread& thread : threads_) thread.join();
+    trial_.give_up();
     for (std::thread* thread : {&worker_, &trial_thread_})
       if (thread->joinable()) thread->join();
   }

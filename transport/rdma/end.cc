@@ -20,7 +20,7 @@ using base::Status;
 
 namespace {
 
-constexpr uint32_t kBlobMark = 0x31445254;  // "TRD1": raise the digit when anything below changes
+constexpr uint32_t kBlobMark = 0x32445254;  // "TRD2": raise the digit when anything below changes
 constexpr size_t kNonceBytes = 16;
 constexpr uint32_t kProbeBytes = 64u << 10;
 constexpr uint32_t kPings = 16, kBursts = 16;
@@ -34,7 +34,8 @@ struct BlobHead {
   uint64_t probe_address;
   uint32_t probe_key;
   uint16_t lid;
-  uint8_t mtu_code, reads, ethernet, zero[7];
+  uint8_t mtu_code, reads, ethernet, zero[3];
+  uint32_t ports_epoch;
 };
 static_assert(sizeof(BlobHead) == 80);
 struct BlobChannel {
@@ -178,6 +179,7 @@ std::string End::blob() const {
   head.mtu_code = addresses_[0].mtu_code;
   head.reads = addresses_[0].reads;
   head.ethernet = addresses_[0].ethernet ? 1 : 0;
+  head.ports_epoch = facts().ports_epoch;
   std::string blob(reinterpret_cast<const char*>(&head), sizeof head);
   for (uint32_t i = 0; i < sizes_.channels; ++i) {
     const PairAddress &out = addresses_[2 * i], &in = addresses_[2 * i + 1];
@@ -200,10 +202,16 @@ std::string End::way(const std::string& blob) const {
   BlobHead head;
   if (channels_of(blob) == 0) return {};
   memcpy(&head, blob.data(), sizeof head);
-  return base::format("%s %s lid %u, %llu Mb/s; peer %s lid %u", facts().name.c_str(),
+  return base::format("%s %s lid %u, %llu Mb/s, %08x; peer %s lid %u, %08x", facts().name.c_str(),
                       base::hex(addresses_[0].gid, kGidBytes).c_str(), unsigned(addresses_[0].lid),
                       static_cast<unsigned long long>(facts().megabits_per_second),
-                      base::hex(head.gid, kGidBytes).c_str(), unsigned(head.lid));
+                      facts().ports_epoch, base::hex(head.gid, kGidBytes).c_str(),
+                      unsigned(head.lid), head.ports_epoch);
+}
+
+bool End::link_changed() const {
+  (void)session_->device->look_at_events();
+  return session_->device->link_changed();
 }
 
 Status End::connect(const std::string& blob) {

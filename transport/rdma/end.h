@@ -41,6 +41,8 @@ class End {
   static uint32_t channels_of(const std::string& blob);
   // This end's port and that one's, for people and to recognise them: "mlx5_0:1 ..., peer ...".
   std::string way(const std::string& blob) const;
+  // Whether this end's link or addresses changed since it was made, as far as its card has said.
+  bool link_changed() const;
   // The other end's blob, which is not trusted. kMismatch: laid out otherwise, or of another kind
   // of network.
   base::Status connect(const std::string& blob);

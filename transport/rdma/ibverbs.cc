@@ -15,11 +15,13 @@
 #include <cstring>
 #include <new>
 
+#include "base/content_hash.h"
 #include "base/fd.h"
 #include "base/lock.h"
 #include "base/text.h"
 #include "transport/rdma/ibverbs_abi.h"
 #include "transport/rdma/path_settings.h"
+#include "transport/rdma/ports.h"
 
 namespace tendril::transport::rdma {
 
@@ -141,14 +143,31 @@ int gid_rank(const abi::Gid& gid) {
   return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80 ? 1 : 2;
 }
 
+// A card that this process has opened, until nobody uses it.
+class OpenCard {
+ public:
+  OpenCard(const abi::Library& library, abi::Context* context)
+      : library_(library), context_(context), owner_(getpid()) {}
+  ~OpenCard() {
+    if (getpid() == owner_) library_.ibv_close_device(context_);
+  }
+  abi::Context* context() const { return context_; }
+
+ private:
+  const abi::Library& library_;
+  abi::Context* const context_;
+  const pid_t owner_;
+};
+
 // The port of one device, before it is used.
 struct Candidate {
-  abi::Context* context = nullptr;
+  std::shared_ptr<OpenCard> card;
+  abi::Context* context = nullptr;  // of `card`
   uint8_t port = 0;
   abi::PortAttr attr{};
   abi::Gid gid{};
   uint8_t gid_index = 0;
-  std::string name;
+  std::string name, card_name;
 };
 
 // RoCE v2 is what routes and what every card has had for years.
@@ -165,6 +184,14 @@ bool is_roce_v2(const abi::Library& library, const Candidate& at, int index) {
   char text[32] = {};
   return file.valid() && read(file.get(), text, sizeof text - 1) > 0 &&
          strncmp(text, "RoCE v2", 7) == 0;
+}
+
+PortFacts facts_of(const Candidate& port) {
+  PortFacts facts;
+  facts.name = port.name;
+  facts.ethernet = port.attr.link_layer == abi::kLinkEthernet;
+  facts.megabits_per_second = megabits(port.attr);
+  return facts;
 }
 
 bool choose_gid(const abi::Library& library, Candidate* at) {
@@ -234,26 +261,23 @@ class SystemPair final : public Pair {
 
 class SystemDevice final : public Device, public std::enable_shared_from_this<SystemDevice> {
  public:
-  SystemDevice(const abi::Library& library, Candidate chosen, abi::Pd* domain, uint8_t reads,
-               const PathSettings& path)
+  SystemDevice(const abi::Library& library, Candidate chosen, uint32_t ports_epoch, abi::Pd* domain,
+               uint8_t reads, const PathSettings& path)
       : library_(library),
         chosen_(std::move(chosen)),
         domain_(domain),
         reads_(reads),
         path_(path),
         owner_(getpid()) {
-    facts_.name = chosen_.name;
-    facts_.ethernet = chosen_.attr.link_layer == abi::kLinkEthernet;
-    facts_.megabits_per_second = megabits(chosen_.attr);
+    facts_ = facts_of(chosen_);
+    facts_.ports_epoch = ports_epoch;
     facts_.fork_keeps_memory = library.ibv_is_fork_initialized != nullptr &&
                                library.ibv_is_fork_initialized() == abi::kForkUnneeded;
     const int flags = fcntl(chosen_.context->async_fd, F_GETFL);
     fcntl(chosen_.context->async_fd, F_SETFL, flags | O_NONBLOCK);
   }
   ~SystemDevice() override {
-    if (getpid() != owner_) return;
-    library_.ibv_dealloc_pd(domain_);
-    library_.ibv_close_device(chosen_.context);
+    if (getpid() == owner_) library_.ibv_dealloc_pd(domain_);
   }
 
   const PortFacts& facts() const override { return facts_; }
@@ -293,6 +317,8 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
       const bool here = event.element.port_num == chosen_.port;
       library_.ibv_ack_async_event(&event);
       Locked locked(events_lock_);
+      link_changed_ |= here && (type == abi::kEventPortDown || type == abi::kEventPortActive ||
+                                type == abi::kEventGidChange || type == abi::kEventLidChange);
       if (type == abi::kEventDeviceFatal) dead_ = true;
       if (type == abi::kEventDeviceFatal) last_event_ = "the card failed";
       if (type == abi::kEventPortDown && here) last_event_ = "the port went down";
@@ -307,6 +333,11 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
   std::string last_event() const override {
     Locked locked(events_lock_);
     return last_event_;
+  }
+
+  bool link_changed() const override {
+    Locked locked(events_lock_);
+    return link_changed_;
   }
 
   const Candidate& chosen() const { return chosen_; }
@@ -324,7 +355,7 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
   PortFacts facts_;
   mutable base::Lock events_lock_;
   std::string last_event_;
-  bool dead_ = false;
+  bool dead_ = false, link_changed_ = false;
 };
 
 SystemPair::~SystemPair() {
@@ -503,6 +534,29 @@ class SystemVerbs final : public Verbs {
   Result<std::shared_ptr<Device>> open(const std::string& wanted) override {
     const Result<PathSettings> path = path_settings();
     if (!path.ok()) return path.status();
+    Result<std::vector<Candidate>> found = look(wanted);
+    if (!found.ok()) return found.status();
+    return open_first(*found, path.value());
+  }
+
+  Result<std::vector<PortFacts>> ports(const std::string& wanted) override {
+    Result<std::vector<Candidate>> found = look(wanted);
+    if (!found.ok()) return found.status();
+    std::vector<PortFacts> all;
+    for (const Candidate& each : *found) all.push_back(facts_of(each));
+    return all;
+  }
+
+ private:
+  struct Search {
+    const abi::Library& library;
+    const std::string& wanted;
+    std::vector<Candidate> found;
+    std::string against;  // why others were not taken
+  };
+
+  // The usable ports, the fastest first: at least one.
+  static Result<std::vector<Candidate>> look(const std::string& wanted) {
     const Status none(Code::kNotFound,
                       "this machine has no RDMA device ('rdma link' lists them; the kernel module "
                       "ib_uverbs must be loaded)");
@@ -518,34 +572,32 @@ class SystemVerbs final : public Verbs {
     }
     Search search{**library, wanted, {}, {}};
     for (int i = 0; i < count; ++i) look_at(list[i], &search);
-    Result<std::shared_ptr<Device>> opened = take_best(&search, path.value());
     (*library)->ibv_free_device_list(list);
-    return opened;
+    if (search.found.empty()) {
+      return Status(Code::kUnavailable,
+                    search.against.empty()
+                        ? "this machine has no RDMA device '" + base::printable(wanted) + "'"
+                        : search.against);
+    }
+    sort_by_rate(&search.found);
+    return std::move(search.found);
   }
 
- private:
-  struct Search {
-    const abi::Library& library;
-    const std::string& wanted;
-    Candidate best;
-    std::string against;  // why others were not taken
-  };
+  // By hand, because std::stable_sort allocates. There are few.
+  static void sort_by_rate(std::vector<Candidate>* found) {
+    for (size_t i = 1; i < found->size(); ++i) {
+      for (size_t j = i; j > 0 && megabits((*found)[j].attr) > megabits((*found)[j - 1].attr); --j)
+        std::swap((*found)[j], (*found)[j - 1]);
+    }
+  }
 
   static void reject(Search* search, const std::string& why) {
     search->against += (search->against.empty() ? "" : "; ") + why;
   }
 
-  // Whether a list names it, or with `ports` one of its ports. An empty one names all.
-  static bool is_wanted(const std::string& list, const std::string& name, bool ports) {
-    const std::vector<std::string> all = base::split_at_commas(list);
-    return list.empty() || std::any_of(all.begin(), all.end(), [&](const std::string& each) {
-             return each == name || (ports && each.rfind(name + ":", 0) == 0);
-           });
-  }
-
   static void look_at(abi::Device* device, Search* search) {
     const std::string name(device->name, strnlen(device->name, sizeof device->name));
-    if (!is_wanted(search->wanted, name, true)) return;
+    if (!names_port(search->wanted, name, 0)) return;
     if (device->transport_type != abi::kTransportIb)
       return reject(search, name + " is neither InfiniBand nor RoCE");
     errno = 0;
@@ -556,18 +608,19 @@ class SystemVerbs final : public Verbs {
                     base::errno_status(Code::kUnavailable, doing.c_str(), errno).message() +
                         " (this user and this container must be allowed to use /dev/infiniband)");
     }
+    const auto card = std::make_shared<OpenCard>(search->library, context);
     abi::DeviceAttr attr{};
     if (search->library.ibv_query_device(context, &attr) != 0) attr.phys_port_cnt = 0;
     for (unsigned port = 1; port <= attr.phys_port_cnt; ++port) {
+      if (!names_port(search->wanted, name, port)) continue;
       Candidate candidate;
+      candidate.card = card;
       candidate.context = context;
       candidate.port = uint8_t(port);
       candidate.name = base::format("%s:%u", name.c_str(), port);
-      if (is_wanted(search->wanted, name, false) ||
-          is_wanted(search->wanted, candidate.name, false))
-        consider(std::move(candidate), search);
+      candidate.card_name = name;
+      consider(std::move(candidate), search);
     }
-    if (search->best.context != context) search->library.ibv_close_device(context);
   }
 
   static void consider(Candidate candidate, Search* search) {
@@ -581,33 +634,40 @@ class SystemVerbs final : public Verbs {
                                 " has no usable GID (RoCE v2 needs an IP address on its network "
                                 "interface)");
     }
-    Candidate& best = search->best;
-    if (best.context != nullptr && megabits(best.attr) >= megabits(candidate.attr)) return;
-    if (best.context != nullptr && best.context != candidate.context)
-      library.ibv_close_device(best.context);
-    best = std::move(candidate);
+    search->found.push_back(std::move(candidate));
   }
 
-  static Result<std::shared_ptr<Device>> take_best(Search* search, const PathSettings& path) {
-    if (search->best.context == nullptr) {
-      return Status(Code::kUnavailable, search->against.empty()
-                                            ? "this machine has no RDMA device '" +
-                                                  base::printable(search->wanted) + "'"
-                                            : search->against);
+  // Of all ports that could be used.
+  static uint32_t epoch_of(const std::vector<Candidate>& found) {
+    std::string all;
+    for (const Candidate& each : found) {
+      all += base::format("%s %llu %s %u %x\n", each.name.c_str(),
+                          static_cast<unsigned long long>(megabits(each.attr)),
+                          base::hex(each.gid.raw, sizeof each.gid.raw).c_str(),
+                          unsigned(each.attr.lid),
+                          link_epoch(each.card_name, each.port, each.gid_index));
     }
+    const std::string hash = base::content_hash(all.data(), all.size());
+    uint32_t epoch = 0;
+    memcpy(&epoch, hash.data(), sizeof epoch);
+    return epoch;
+  }
+
+  static Result<std::shared_ptr<Device>> open_first(const std::vector<Candidate>& found,
+                                                    const PathSettings& path) {
+    const Candidate& best = found.front();
+    const abi::Library& library = *g_library.load(std::memory_order_acquire);
     abi::DeviceAttr attr{};
-    search->library.ibv_query_device(search->best.context, &attr);
+    library.ibv_query_device(best.context, &attr);
     const int reads = std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom);
-    abi::Pd* domain = search->library.ibv_alloc_pd(search->best.context);
+    abi::Pd* domain = library.ibv_alloc_pd(best.context);
     if (domain == nullptr || reads < 1) {
-      if (domain != nullptr) search->library.ibv_dealloc_pd(domain);
-      search->library.ibv_close_device(search->best.context);
-      return Status(Code::kExhausted,
-                    search->best.name + (reads < 1 ? " cannot read the memory of others"
-                                                   : " has no protection domain left"));
+      if (domain != nullptr) library.ibv_dealloc_pd(domain);
+      return Status(Code::kExhausted, best.name + (reads < 1 ? " cannot read the memory of others"
+                                                             : " has no protection domain left"));
     }
     return std::shared_ptr<Device>(std::make_shared<SystemDevice>(
-        search->library, search->best, domain, uint8_t(std::min<int>(reads, kReadsMost)), path));
+        library, best, epoch_of(found), domain, uint8_t(std::min<int>(reads, kReadsMost)), path));
   }
 };
 

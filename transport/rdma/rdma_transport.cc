@@ -47,6 +47,8 @@ class RdmaHalf final : public Half {
   std::string remark() const override { return remark_; }
   std::string way(const std::string& blob) const override { return end_->way(blob); }
 
+  bool link_changed() const override { return end_->link_changed(); }
+
   Carriers carry(base::Fd witness) override {
     return {end_->channels(std::move(witness)), end_->memory()};
   }

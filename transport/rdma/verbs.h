@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -111,6 +112,9 @@ struct PortFacts {
   uint64_t megabits_per_second = 0;
   // Whether a fork leaves registered memory of the program alone. If not, none is registered.
   bool fork_keeps_memory = true;
+  // Another number when one of the ports that this machine could use has changed: its rate, its
+  // address, its link was down meanwhile, it came or went.
+  uint32_t ports_epoch = 0;
 };
 
 // One port of a card, opened.
@@ -128,6 +132,8 @@ class Device {
   virtual base::Status look_at_events() = 0;
   // What the last events were, for the text of a failure; may be empty: "the port went down".
   virtual std::string last_event() const = 0;
+  // Whether an event has said that the port's link or its addresses changed since it was opened.
+  virtual bool link_changed() const = 0;
 };
 
 // Opens the fastest active port of this machine. The caller may name ports ("mlx5_0,mlx5_1:2");
@@ -136,6 +142,8 @@ class Device {
 class Verbs {
  public:
   virtual base::Result<std::shared_ptr<Device>> open(const std::string& wanted) = 0;
+  // The ports that `open` chooses among, the fastest first: at least one.
+  virtual base::Result<std::vector<PortFacts>> ports(const std::string& wanted) = 0;
 
  protected:
   ~Verbs() = default;

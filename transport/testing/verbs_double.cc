@@ -38,10 +38,11 @@ class Fabric {
   uint64_t locked_bytes = 0, locked_most = UINT64_MAX;
   uint32_t lost_reports = 0, lost_tellings = 0;
   bool lost_events = false, link_up = true, dead = false;
-  uint64_t until_failure = UINT64_MAX;
+  uint64_t until_failure = UINT64_MAX, until_flap = UINT64_MAX;
   Fate failure = Fate::kDone;
   Status closed;
   std::string last_event;
+  uint32_t link_changes = 0;
   PortFacts facts{"double0:1", true, 100'000, true};
   uint8_t gid[kGidBytes] = {};
 };
@@ -155,6 +156,10 @@ class DoublePair final : public Pair {
   }
 
   Fate perform(const Work& work) {
+    if (fabric_->until_flap-- == 0) {
+      fabric_->until_flap = UINT64_MAX;
+      fabric_->link_changes += 2;
+    }
     if (fabric_->until_failure-- == 0) {
       fabric_->until_failure = UINT64_MAX;
       return fabric_->failure;
@@ -204,7 +209,9 @@ namespace {
 class DoubleDevice final : public Device {
  public:
   explicit DoubleDevice(std::shared_ptr<Fabric> fabric)
-      : fabric_(std::move(fabric)), facts_(fabric_->facts) {}
+      : fabric_(std::move(fabric)), facts_(fabric_->facts), link_changes_(fabric_->link_changes) {
+    facts_.ports_epoch = link_changes_;
+  }
   const PortFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<Region>> register_memory(void* memory, size_t bytes,
                                                   Rights rights) override {
@@ -234,10 +241,15 @@ class DoubleDevice final : public Device {
     std::lock_guard<std::mutex> guard(fabric_->mutex);
     return fabric_->last_event;
   }
+  bool link_changed() const override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    return fabric_->link_changes != link_changes_;
+  }
 
  private:
   const std::shared_ptr<Fabric> fabric_;
-  const PortFacts facts_;
+  PortFacts facts_;
+  const uint32_t link_changes_;  // when it was opened
 };
 
 }  // namespace
@@ -251,6 +263,12 @@ Result<std::shared_ptr<Device>> VerbsDouble::open(const std::string&) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
   if (!fabric_->closed.ok()) return fabric_->closed;
   return std::shared_ptr<Device>(std::make_shared<DoubleDevice>(fabric_));
+}
+
+Result<std::vector<PortFacts>> VerbsDouble::ports(const std::string&) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  if (!fabric_->closed.ok()) return fabric_->closed;
+  return std::vector<PortFacts>{fabric_->facts};
 }
 
 void VerbsDouble::refuse_to_open(const Status& why) {
@@ -280,8 +298,13 @@ void VerbsDouble::fail_after(uint32_t works, Fate fate) {
 }
 void VerbsDouble::set_link(bool up) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->link_changes += fabric_->link_up != up ? 1 : 0;
   fabric_->link_up = up;
   fabric_->last_event = up ? "the port came up again" : "the port went down";
+}
+void VerbsDouble::flap_after(uint32_t works) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->until_flap = works;
 }
 void VerbsDouble::kill_devices() {
   std::lock_guard<std::mutex> guard(fabric_->mutex);

@@ -24,6 +24,8 @@ class VerbsDouble final : public Verbs {
   // Each call opens a card of its own on the one fabric.
   base::Result<std::shared_ptr<Device>> open(const std::string& wanted) override;
 
+  base::Result<std::vector<PortFacts>> ports(const std::string& wanted) override;
+
   // ---- what goes wrong ----
   // What `open` answers instead.
   void refuse_to_open(const base::Status& why);
@@ -37,8 +39,10 @@ class VerbsDouble final : public Verbs {
   void lose_events(bool lost);
   // After so many works, the next one fails so.
   void fail_after(uint32_t works, Fate fate);
-  // The cable: works fail as when nobody answers.
+  // The cable: works fail as when nobody answers. Each change is another epoch of the port.
   void set_link(bool up);
+  // After so many works the link goes down and comes up at once.
+  void flap_after(uint32_t works);
   // Every card reports that it failed.
   void kill_devices();
   void set_facts(const PortFacts& facts);

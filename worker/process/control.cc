@@ -268,6 +268,7 @@ void DaemonLink::take_messages(session::Service* service) {
       gone_ = true;
       answered_.notify_all();
       ordered_.notify_all();
+      trial_.give_up();
       service->end(told ? "the server ended this session (its lease ended or was released)"
                         : "the server is shutting down");
       return;
