@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <iterator>
+#include <mutex>
 
 #include "access/guard.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "config/quantity.h"
+#include "daemon/cards/cards.h"
 #include "daemon/connection.h"
 #include "daemon/containment/host_memory.h"
 #include "daemon/containment/learned_calls.h"
@@ -44,6 +47,7 @@ constexpr uint64_t kContextBytesMax = 640u << 20;
 // machine code, kernels' local memory, the driver's own objects.
 constexpr uint64_t kContextsPerCode = 4;
 constexpr int kStopMaxMs = 5000;
+constexpr char kCardsVariable[] = "TENDRIL_RDMA_DEVICE";
 // More attaches at once would not be served sooner: each GPU's driver starts four workers at once.
 constexpr uint32_t kAttachesPerGpu = 4, kAttachesMin = 8, kAttachesMax = 64;
 
@@ -82,6 +86,8 @@ class DaemonImpl : public Daemon {
   Status open_front();
   Status open_gpus();
   Status open_workers();
+  void lend_cards();
+  void look_at_cards();
   void bound_networks();
   void bound_leases();
   lease::LeaseBook make_book() const;
@@ -116,8 +122,11 @@ class DaemonImpl : public Daemon {
   PoolPeers pool_peers_;
   std::unique_ptr<Peers> peers_;  // its threads ask context_
   std::unique_ptr<reception::Reception> reception_;
-  bool lends_cards_ = false;        // RDMA
-  wire::ServerFacts member_facts_;  // what does not change
+  std::unique_ptr<Cards> cards_;              // for RDMA; supervisor's thread
+  std::atomic<bool> other_transports_{true};  // since they were found out
+  std::mutex transports_mutex_;
+  std::vector<std::string> transports_;  // guarded by transports_mutex_: for pools
+  wire::ServerFacts member_facts_;       // what does not change
   std::unique_ptr<PoolLinks> links_;
   bool stopped_ = false;
 };
@@ -283,6 +292,16 @@ Status DaemonImpl::open_workers() {
   return Status();
 }
 
+// Workers read the variable, and clients know the same one.
+void DaemonImpl::lend_cards() {
+  const char* const named = getenv(kCardsVariable);
+  const std::string cards =
+      lent_cards(options_.rdma, named != nullptr ? named : "",
+                 with_policy(context_.sealing, front_->guard()->settings()->policy));
+  if (!cards.empty()) setenv(kCardsVariable, cards.c_str(), 1);
+  cards_ = std::make_unique<Cards>(cards);
+}
+
 Status DaemonImpl::prepare() {
   reception::prepare_process();
   host_ = reception::host_name();
@@ -296,13 +315,7 @@ Status DaemonImpl::prepare() {
         check_pageable_access(inventory_, front_->guard()->settings()->mode != access::Mode::kOpen,
                               options_.allow_pageable_access, options_.worker.api == "cuda");
   if (!status.ok()) return status;
-  // Workers read it, and clients of the same name.
-  const char* const named = getenv("TENDRIL_RDMA_DEVICE");
-  const std::string cards =
-      lent_cards(options_.rdma, named != nullptr ? named : "",
-                 with_policy(context_.sealing, front_->guard()->settings()->policy));
-  if (!cards.empty()) setenv("TENDRIL_RDMA_DEVICE", cards.c_str(), 1);
-  lends_cards_ = !cards.empty();
+  lend_cards();
   status = open_workers();
   if (!status.ok()) return status;
   auto arbiter = Arbiter::start(options_.sharing);
@@ -351,6 +364,7 @@ Status DaemonImpl::prepare() {
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
+  loop_->post([this] { look_at_cards(); });
   return front_->greet();
 }
 
@@ -441,8 +455,8 @@ Status DaemonImpl::join_pool() {
   bool others_may_come = false;
   for (const transport::Listener& listener : front_->listeners())
     others_may_come |= !listener.loopback && listener.port != 0;
-  member_facts_ = facts_of_member(options_.member, host_, front_->port(), others_may_come,
-                                  lends_cards_, inventory_);
+  member_facts_ =
+      facts_of_member(options_.member, host_, front_->port(), others_may_come, inventory_);
   member_facts_.product_version = options_.product_version;
   PoolLinkOptions options;
   options.addresses = options_.member.pools;
@@ -482,9 +496,23 @@ Status DaemonImpl::join_pool() {
   return Status();
 }
 
+// Supervisor's thread.
+void DaemonImpl::look_at_cards() {
+  const Cards::Change change = cards_->look();
+  for (const std::string& line : change.lines) log(Level::kInfo, "%s", line.c_str());
+  if (!change.lines.empty() || change.other_cards) other_transports_ = true;
+  if (change.other_cards) pool_->renew();
+  loop_->after(kLookAtCardsMs, [this] { look_at_cards(); });
+}
+
 wire::ServerFacts DaemonImpl::pool_facts() {
   wire::ServerFacts facts = member_facts_;
   facts.draining = sessions_->is_draining();
+  {
+    std::lock_guard<std::mutex> hold(transports_mutex_);
+    if (other_transports_.exchange(false)) transports_ = offered_transports(cards_->lends());
+    facts.transports = transports_;
+  }
   wire::ListRequest request;
   request.parts = wire::kListServer;
   facts.gpus = list(nullptr, request).gpus;

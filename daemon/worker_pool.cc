@@ -137,6 +137,20 @@ void WorkerPool::trim(uint32_t gpu) {
   }
 }
 
+void WorkerPool::renew() {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    for (auto& [pid, entry] : entries_) {
+      const bool warm = entry.state == State::kIdle || entry.state == State::kStarting;
+      if (!warm || entry.order != 0) continue;
+      entry.state = State::kUnwanted;
+      entry.worker->kill();
+    }
+    plan_refill(0);
+  }
+  loop_->post([this] { start_wanted(); });
+}
+
 void WorkerPool::expect(uint32_t gpu) {
   {
     std::lock_guard<std::mutex> hold(mutex_);

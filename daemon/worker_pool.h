@@ -107,6 +107,8 @@ class WorkerPool {
   void expect_no_more(uint32_t gpu);
   // Sets how many contexts fit into memory that nobody was promised.
   void set_room(uint32_t gpu, uint64_t contexts);
+  // Idle workers end, and others take their places: what a worker may open is decided at its start.
+  void renew();
   // True while surplus idle workers of the GPU, made so by one of the last three functions, are
   // still ending: their memory is not free yet. `trimmed` is called on the supervisor's thread when
   // one has ended.

@@ -4,6 +4,7 @@
 #include "daemon/worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,6 +108,16 @@ TEST_F(WorkerPoolTest, KeepsNoMoreWarmForTwoApisThanForOne) {
   const Taken again = take(0, "first");
   EXPECT_EQ(again.says, "first");
   expect_processes(5);
+}
+
+TEST_F(WorkerPoolTest, RenewsIdleWorkersOnly) {
+  const Taken taken = take(0, "first");
+  expect_processes(3);
+  pool_->renew();
+  for (int i = 0; i < 1000 && pool_->process_count() == 3; ++i) usleep(1'000);
+  expect_processes(3);
+  EXPECT_EQ(kill(taken.worker->pid(), 0), 0) << "a session's worker stays";
+  EXPECT_EQ(take(1, "first").says, "first");
 }
 
 }  // namespace

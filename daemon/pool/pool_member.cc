@@ -101,8 +101,7 @@ std::vector<std::string> offered_transports(bool lends_cards) {
 }
 
 wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& host, uint16_t port,
-                                  bool others_may_come, bool lends_cards,
-                                  const gpu::Inventory& inventory) {
+                                  bool others_may_come, const gpu::Inventory& inventory) {
   wire::ServerFacts facts;
   const std::string at = port == wire::kDefaultPort ? std::string() : ":" + std::to_string(port);
   facts.name = member.name.empty() ? host + at : member.name;
@@ -113,7 +112,6 @@ wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& h
   facts.driver = inventory.driver_path;
   facts.driver_version = inventory.driver_version;
   for (const gpu::ApiRecord& api : inventory.apis) facts.apis.push_back({api.name, api.digest});
-  facts.transports = offered_transports(lends_cards);
   facts.labels = member.labels;
   return facts;
 }

@@ -29,11 +29,10 @@ base::Status check_member(const PoolMember& member);
 // must have, too.
 std::vector<std::string> offered_transports(bool lends_cards);
 
-// What does not change while the server serves. `host`, `port`: where it listens;
+// What does not change while the server serves; transports may. `host`, `port`: where it listens;
 // `others_may_come`: not for this host alone.
 wire::ServerFacts facts_of_member(const PoolMember& member, const std::string& host, uint16_t port,
-                                  bool others_may_come, bool lends_cards,
-                                  const gpu::Inventory& inventory);
+                                  bool others_may_come, const gpu::Inventory& inventory);
 
 // By this mode's way: nothing, the secret, or the server's certificate in that folder.
 base::Result<session::ConnectOptions> credentials_of_member(const access::Settings& settings,

@@ -28,21 +28,21 @@ TEST(PoolMember, NameAndPlaceAreChosenIfNotGiven) {
   gpu::Inventory inventory;
   inventory.apis = {{"cuda", 7}};
   PoolMember member;
-  wire::ServerFacts facts =
-      facts_of_member(member, "box", wire::kDefaultPort, true, false, inventory);
+  wire::ServerFacts facts = facts_of_member(member, "box", wire::kDefaultPort, true, inventory);
   EXPECT_EQ(facts.name, "box");
   EXPECT_EQ(facts.endpoint, "box:7433");
   EXPECT_EQ(facts.server_id.size(), 16u);
   EXPECT_EQ(facts.apis[0].digest, 7u);
-  EXPECT_EQ(facts.transports, (std::vector<std::string>{"shm", "tcp"})) << "it lends no card";
+  EXPECT_EQ(offered_transports(false), (std::vector<std::string>{"shm", "tcp"}))
+      << "it lends no card";
   // Two servers of one machine are two.
-  const wire::ServerFacts other = facts_of_member(member, "box", 4000, false, false, inventory);
+  const wire::ServerFacts other = facts_of_member(member, "box", 4000, false, inventory);
   EXPECT_EQ(other.name, "box:4000");
   EXPECT_EQ(other.endpoint, "127.0.0.1:4000");
   EXPECT_NE(other.server_id, facts.server_id);
   member.name = "gpu3";
   member.advertise = "gpu3.example:1";
-  facts = facts_of_member(member, "box", 4000, false, false, inventory);
+  facts = facts_of_member(member, "box", 4000, false, inventory);
   EXPECT_EQ(facts.name, "gpu3");
   EXPECT_EQ(facts.endpoint, "gpu3.example:1");
   // Without a port it is the one that the server listens at.
@@ -51,7 +51,7 @@ TEST(PoolMember, NameAndPlaceAreChosenIfNotGiven) {
                                     {"gpu3=[fe80::1]", "gpu3=[fe80::1]:4000"},
                                     {"[fe80::1]:7433", "[fe80::1]:7433"}}) {
     member.advertise = given;
-    EXPECT_EQ(facts_of_member(member, "box", 4000, false, false, inventory).endpoint, told);
+    EXPECT_EQ(facts_of_member(member, "box", 4000, false, inventory).endpoint, told);
   }
 }
 
