@@ -155,13 +155,17 @@ cl_int set(Kernel* kernel, cl_uint index, size_t size, const Setting& setting) {
   return result;
 }
 
-cl_int check_range(const Kernel& kernel, cl_uint dimensions, const size_t* global) {
+cl_int check_range(const Kernel& kernel, cl_uint dimensions) {
   if (dimensions < 1 || dimensions > 3) return CL_INVALID_WORK_DIMENSION;
-  if (global == nullptr) return CL_INVALID_GLOBAL_WORK_SIZE;
   for (uint32_t i = 0; i < kernel.argument_count; ++i)
     if (kernel.arguments[i].taken.load(std::memory_order_relaxed) == 0)
       return CL_INVALID_KERNEL_ARGS;
   return CL_SUCCESS;
+}
+
+// Work without items: some versions of OpenCL have it.
+bool is_none(cl_uint dimensions, const size_t* global) {
+  return global == nullptr || std::find(global, global + dimensions, 0) != global + dimensions;
 }
 
 // The sizes of a group, and in which dimensions the last group is smaller. 0: too large for a
@@ -203,16 +207,17 @@ void fill(Request* request, const Range& range, const Queue& queue, const Kernel
   request->kernel = kernel.wire_id;
   request->dimensions = range.dimensions;
   if (range.offset != nullptr) request->offset = {range.offset, range.dimensions};
-  request->global = {range.global, range.dimensions};
+  if (range.global != nullptr) request->global = {range.global, range.dimensions};
   if (range.local != nullptr) request->local = {range.local, range.dimensions};
   request->event = event;
   request->wait = range.wait;
 }
 
 cl_int run(const Range& range, Queue* queue, Kernel* kernel, uint64_t event) {
+  const bool none = is_none(range.dimensions, range.global);
   const uint64_t shape =
-      range.local != nullptr ? shape_of(range.dimensions, range.global, range.local) : 0;
-  if (range.local == nullptr || has_run(*kernel, shape)) {
+      !none && range.local != nullptr ? shape_of(range.dimensions, range.global, range.local) : 0;
+  if (!none && (range.local == nullptr || has_run(*kernel, shape))) {
     wire::opencl::range_run_request request;
     fill(&request, range, *queue, *kernel, event);
     return queue->session->enqueue(0, request);
@@ -393,7 +398,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
   Kernel* found = forward.record(kernel);
   const wire::Array<uint64_t> wait = forward.waits(event_wait_list, num_events_in_wait_list);
   if (!forward.ok()) return forward.error();
-  forward.check(check_range(*found, work_dim, global_work_size));
+  forward.check(check_range(*found, work_dim));
   const uint64_t id = forward.mint_if(event, CL_COMMAND_NDRANGE_KERNEL);
   if (!forward.ok()) return forward.error();
   const Range range = {work_dim, global_work_offset, global_work_size, local_work_size, wait};

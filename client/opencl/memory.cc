@@ -47,6 +47,12 @@ void destroyed(void* argument, int32_t) {
   wish->notify(wish->memory, wish->data);
 }
 
+// The host may do with a part no more than with the whole.
+bool may_inherit(cl_mem_flags flags, const Memory& parent) {
+  if ((flags & kHostAccess) == 0 || (parent.flags & kHostAccess) == 0) return true;
+  return (flags & CL_MEM_HOST_NO_ACCESS) != 0 || (flags & parent.flags & kHostAccess) != 0;
+}
+
 }  // namespace
 
 cl_int check_flags(cl_mem_flags flags, const void* host_ptr) {
@@ -110,9 +116,12 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void*
   if (size == 0) return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);
   cl_int result = check_flags(flags, host_ptr);
   if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
+  const bool uses = (flags & CL_MEM_USE_HOST_PTR) != 0;
+  if (uses && is_shared(host_ptr, 1, in) && !is_shared(host_ptr, size, in))
+    return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);
   Memory* memory = create<cl_mem>(in->session, in);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
-  reset(memory, size, flags, (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
+  reset(memory, size, flags, uses ? host_ptr : nullptr);
   memory->shared = memory->host_pointer != nullptr && is_shared(host_ptr, size, in);
   result = make_at_server(memory, host_ptr);
   if (result != CL_SUCCESS) discard(memory);
@@ -138,7 +147,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
     return give<cl_mem>(CL_INVALID_MEM_OBJECT, errcode_ret);
   if (buffer_create_type != CL_BUFFER_CREATE_TYPE_REGION || buffer_create_info == nullptr ||
       (flags & kHostMemory) != 0 || !at_most_one(flags & kAccess) ||
-      !at_most_one(flags & kHostAccess))
+      !at_most_one(flags & kHostAccess) || !may_inherit(flags, *parent))
     return give<cl_mem>(CL_INVALID_VALUE, errcode_ret);
   const auto* region = static_cast<const cl_buffer_region*>(buffer_create_info);
   if (region->size == 0) return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);

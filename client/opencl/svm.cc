@@ -335,7 +335,11 @@ cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
                            size_t param_value_size, const void* param_value) {
   Kernel* found = find(kernel);
   if (found == nullptr) return CL_INVALID_KERNEL;
-  if (param_value == nullptr || param_value_size == 0) return CL_INVALID_VALUE;
+  // No addresses are a list, too.
+  const bool none = param_value == nullptr && param_value_size == 0;
+  if (none ? param_name != CL_KERNEL_EXEC_INFO_SVM_PTRS
+           : param_value == nullptr || param_value_size == 0)
+    return CL_INVALID_VALUE;
   if (param_name == CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM) {
     cl_bool wanted = CL_FALSE;
     if (param_value_size != sizeof wanted) return CL_INVALID_VALUE;
@@ -345,7 +349,7 @@ cl_int clSetKernelExecInfo(cl_kernel kernel, cl_kernel_exec_info param_name,
   if (param_name != CL_KERNEL_EXEC_INFO_SVM_PTRS || param_value_size % sizeof(void*) != 0)
     return CL_INVALID_VALUE;
   std::vector<uint64_t> addresses(param_value_size / sizeof(void*));
-  memcpy(addresses.data(), param_value, param_value_size);
+  if (!none) memcpy(addresses.data(), param_value, param_value_size);
   for (const uint64_t address : addresses)
     if (!is_shared(reinterpret_cast<const void*>(address), 1, found->context))
       return CL_INVALID_VALUE;

@@ -80,6 +80,25 @@ void sub_devices() {
   g_device = whole_device;
 }
 
+namespace {
+// A buffer in shared memory, whose 50th node has the value 100.
+void expect_buffer_in(cl_command_queue queue, Node* nodes, size_t bytes) {
+  cl_int error = CL_SUCCESS;
+  EXPECT(cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, 2 * bytes, nodes,
+                           &error) == nullptr);
+  EXPECT(error == CL_INVALID_BUFFER_SIZE);
+  cl_mem buffer =
+      cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, nodes, &error);
+  EXPECT(error == CL_SUCCESS);
+  int value = 0;
+  EXPECT(cl.clEnqueueReadBuffer(queue, buffer, CL_TRUE, 50 * sizeof(Node) + sizeof(Node*),
+                                sizeof value, &value, 0, nullptr, nullptr) == CL_SUCCESS);
+  EXPECT(value == 100);
+  EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
+}
+
+}  // namespace
+
 void shared_memory() {
   cl_device_svm_capabilities abilities = 0;
   EXPECT(cl.clGetDeviceInfo(g_device, CL_DEVICE_SVM_CAPABILITIES, sizeof abilities, &abilities,
@@ -114,6 +133,7 @@ void shared_memory() {
          CL_SUCCESS);
   EXPECT(nodes[99].value == 198 && nodes[0].next == more);
   EXPECT(cl.clEnqueueSVMUnmap(queue, nodes, 0, nullptr, nullptr) == CL_SUCCESS);
+  EXPECT(cl.clSetKernelExecInfo(kernel, CL_KERNEL_EXEC_INFO_SVM_PTRS, 0, nullptr) == CL_SUCCESS);
   // Copies on the device, to the host and from it; a fill.
   std::vector<Node> host(kCount);
   const int pattern = 3;
@@ -127,16 +147,7 @@ void shared_memory() {
   EXPECT(cl.clEnqueueSVMMemcpy(queue, CL_TRUE, host.data(), more, kBytes, 0, nullptr, nullptr) ==
          CL_SUCCESS);
   EXPECT(host[0].value == 3 && host[50].value == 100);
-  // A buffer in such memory.
-  cl_int error = CL_SUCCESS;
-  cl_mem buffer =
-      cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, kBytes, more, &error);
-  EXPECT(error == CL_SUCCESS);
-  int value = 0;
-  EXPECT(cl.clEnqueueReadBuffer(queue, buffer, CL_TRUE, 50 * sizeof(Node) + sizeof(Node*),
-                                sizeof value, &value, 0, nullptr, nullptr) == CL_SUCCESS);
-  EXPECT(value == 100);
-  EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
+  expect_buffer_in(queue, more, kBytes);
   void* both[] = {more};
   EXPECT(cl.clEnqueueSVMFree(queue, 1, both, &free_them, nullptr, 0, nullptr, nullptr) ==
          CL_SUCCESS);

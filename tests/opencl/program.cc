@@ -308,6 +308,29 @@ void sub_buffers() {
          CL_SUCCESS);
   EXPECT(whole == work.buffer);
   EXPECT(cl.clReleaseMemObject(part) == CL_SUCCESS);
+  // The host may write the whole and not read it, and so it is with a part.
+  cl_mem written =
+      cl.clCreateBuffer(g_context, CL_MEM_HOST_WRITE_ONLY, 2 * half.size, nullptr, &error);
+  EXPECT(cl.clCreateSubBuffer(written, CL_MEM_HOST_READ_ONLY, CL_BUFFER_CREATE_TYPE_REGION, &half,
+                              &error) == nullptr);
+  EXPECT(error == CL_INVALID_VALUE);
+  part = cl.clCreateSubBuffer(written, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
+  for (const cl_bool blocking : {CL_TRUE, CL_FALSE}) {
+    auto* at = static_cast<int*>(cl.clEnqueueMapBuffer(work.queue, part, blocking, CL_MAP_WRITE, 0,
+                                                       half.size, 0, nullptr, nullptr, &error));
+    EXPECT(error == CL_SUCCESS && cl.clFinish(work.queue) == CL_SUCCESS);
+    if (at == nullptr) continue;
+    at[7] = 70 + static_cast<int>(blocking);
+    EXPECT(cl.clEnqueueUnmapMemObject(work.queue, part, at, 0, nullptr, nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueCopyBuffer(work.queue, part, work.buffer, 0, 0, half.size, 0, nullptr,
+                                  nullptr) == CL_SUCCESS);
+    EXPECT(work.read()[7] == 70 + static_cast<int>(blocking));
+  }
+  int value = 0;
+  EXPECT(cl.clEnqueueReadBuffer(work.queue, part, CL_TRUE, 0, 4, &value, 0, nullptr, nullptr) ==
+         CL_INVALID_OPERATION);
+  EXPECT(cl.clReleaseMemObject(part) == CL_SUCCESS);
+  EXPECT(cl.clReleaseMemObject(written) == CL_SUCCESS);
 }
 
 cl_int status_of(cl_event event) {
@@ -471,6 +494,12 @@ void errors() {
   EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 4, nullptr, &all, nullptr, 0, nullptr,
                                    nullptr) == CL_INVALID_WORK_DIMENSION);
   EXPECT(cl.clReleaseKernel(fresh) == CL_SUCCESS);
+  // Work without items is none. Versions before 2.1 refuse it.
+  const size_t none[2] = {1, 0};
+  EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, nullptr, nullptr, 0, nullptr,
+                                   nullptr) == CL_SUCCESS);
+  EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 2, nullptr, none, nullptr, 0, nullptr,
+                                   nullptr) == CL_SUCCESS);
   // Groups that the device, or the kernel, does not have.
   const size_t uneven = 1000, eight = 8, four = 4;
   EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, &all, &uneven, 0, nullptr,

@@ -166,7 +166,7 @@ cl_int run_range(Executor& w, const Request& m) {
   const cl_event* wait = scope.handles<cl_event>(Kind::kEvent, m.wait);
   if (m.dimensions < 1 || m.dimensions > 3) scope.fail(CL_INVALID_WORK_DIMENSION);
   scope.length(m.offset.count, m.dimensions, true);
-  scope.length(m.global.count, m.dimensions, false);
+  scope.length(m.global.count, m.dimensions, true);
   scope.length(m.local.count, m.dimensions, true);
   if (!scope.ok()) return scope.error();
   uint64_t items = 1;
@@ -177,7 +177,7 @@ cl_int run_range(Executor& w, const Request& m) {
   static_assert(sizeof(size_t) == sizeof(uint64_t));
   cl_event event = nullptr;
   const cl_int result = w.driver().clEnqueueNDRangeKernel(
-      queue, kernel, m.dimensions, scope.resolve_all(m.offset), m.global.data,
+      queue, kernel, m.dimensions, scope.resolve_all(m.offset), scope.resolve_all(m.global),
       scope.resolve_all(m.local), static_cast<cl_uint>(m.wait.count), wait,
       m.event != 0 || state.in_order ? &event : nullptr);
   if (result != CL_SUCCESS) return result;

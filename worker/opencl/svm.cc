@@ -129,7 +129,8 @@ cl_int handle(Executor& w, const wire::opencl::kernel_uses_shared_request& m,
     if (!w.shared().has(address, 1)) return CL_INVALID_VALUE;
   if (w.driver().clSetKernelExecInfo == nullptr) return CL_INVALID_OPERATION;
   return w.driver().clSetKernelExecInfo(kernel, CL_KERNEL_EXEC_INFO_SVM_PTRS,
-                                        m.addresses.count * sizeof(void*), m.addresses.data);
+                                        m.addresses.count * sizeof(void*),
+                                        scope.resolve_all(m.addresses));
 }
 
 }  // namespace tendril::worker::opencl

@@ -608,9 +608,11 @@ EXPORTED cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel handle,
                                        const size_t*, const size_t* global, const size_t*,
                                        cl_uint waits, const cl_event* list, cl_event* event) {
   const Kept<Kernel> kernel(of(handle));
+  constexpr size_t kItemsMax = size_t{1} << 30;
   size_t items = 1;
-  for (cl_uint i = 0; i < dimensions; ++i) items *= global[i];
-  if (items == 0) return CL_INVALID_GLOBAL_WORK_SIZE;
+  for (cl_uint i = 0; global != nullptr && i < dimensions; ++i) items *= global[i];
+  if (global == nullptr || items == 0) return CL_INVALID_GLOBAL_WORK_SIZE;
+  if (items > kItemsMax) return CL_OUT_OF_RESOURCES;
   const Kept<Memory> memory = kernel->memory;
   return enqueue(of(queue), CL_COMMAND_NDRANGE_KERNEL, waits, list, event,
                  [=, number = kernel->number + kernel->program->constant] {
