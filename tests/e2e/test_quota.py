@@ -59,7 +59,7 @@ def sessions(server):
 
 
 # Each took memory that nobody had been charged for: bytes that take 512 each, contexts, the stack
-# of kernels, streams, graphs. MiB of the slice, and what its program does.
+# of kernels, streams, graphs, the heap of kernels. MiB of the slice, and what its program does.
 ATTACKS = (
     (
         80,
@@ -109,6 +109,21 @@ while len(made) < 200:
     if got != 0:
         break
 assert got == OUT_OF_MEMORY and 2 <= len(made) < 40, (got, len(made))
+""",
+    ),
+    (
+        200,
+        """
+assert cuda.cuCtxSetLimit(2, c_size_t(before)) == OUT_OF_MEMORY
+mib = before // MIB
+while cuda.cuCtxSetLimit(2, c_size_t(mib * MIB)) != 0:
+    mib -= 1
+assert mib > before // MIB * 2 // 3, (mib, before)
+module, function = c_void_p(), c_void_p()
+must(cuda.cuModuleLoadData(byref(module), HEAP_KERNEL))
+must(cuda.cuModuleGetFunction(byref(function), module, b"heap"))
+must(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None))
+must(cuda.cuCtxSynchronize())
 """,
     ),
 )

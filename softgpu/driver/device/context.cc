@@ -265,8 +265,10 @@ DeviceHeap* Context::heap() {
   std::lock_guard guard(lock);
   if (heap_) return heap_.get();
   const uint64_t bytes = limits[CU_LIMIT_MALLOC_HEAP_SIZE];
+  // A card took 652 MiB for a limit of 512.
+  const uint64_t taken = costs_as_card() ? bytes / 512 * 652 : bytes;
   const uint64_t base =
-      MemoryMap::instance().allocate_device(device, bytes, MemoryKind::kModule, handle);
+      MemoryMap::instance().allocate_device(device, taken, MemoryKind::kModule, handle);
   if (base != 0) heap_ = std::make_unique<DeviceHeap>(base, bytes);
   return heap_.get();
 }

@@ -15,6 +15,17 @@ OUT_OF_MEMORY = 2
 # What the largest shape of of_instance takes beyond the 8 MiB that the reserve covers.
 GRAPH_RESIDUE = 4 * MIB
 HEAD = ".version 7.0\n.target sm_50\n.address_size 64\n"
+# A kernel that allocates.
+HEAP_KERNEL = (
+    HEAD
+    + """.extern .func (.param .b64 p) malloc (.param .b64 n);
+.visible .entry heap() {
+.reg .b64 %rd<2>; .param .b64 n0; .param .b64 r0;
+mov.u64 %rd1, 64; st.param.b64 [n0], %rd1;
+call.uni (r0), malloc, (n0);
+ret; }
+"""
+).encode()
 # A kernel with so much local memory for each thread. It ends at once.
 LOCAL_KERNEL = (
     HEAD

@@ -58,7 +58,7 @@ class KeptMemory {
   // so: then more was promised than there is, or somebody outside uses the GPU.
   CUresult refused(CUresult result, uint32_t slot, uint64_t bytes);
   // Sets a limit of the call's context. The slice is charged for what kernels' stack, heap and
-  // printf buffer take beyond the default.
+  // printf buffer take beyond the default. A heap is charged more than its limit.
   CUresult set_limit(CUlimit limit, uint64_t value);
   // The primary context of a slot was reset. Its pools hold nothing now.
   void forget_slot(uint32_t slot);
