@@ -355,14 +355,14 @@ class Security(Steps):
 
 
 def read_bounds(folder):
+    """Of the servers' groups below this one, and of their leases' groups."""
     found = {}
-    for lease in folder.iterdir():
-        if lease.is_dir():
-            found[lease.name] = {
-                name: (lease / name).read_text().split()
-                for name in ("memory.current", "memory.peak", "memory.max", "memory.events")
-                if (lease / name).exists()
-            }
+    for group in sorted(path for path in folder.glob("**/") if path != folder):
+        found[str(group.relative_to(folder))] = {
+            name: (group / name).read_text().split()
+            for name in ("memory.current", "memory.peak", "memory.max", "memory.events")
+            if (group / name).exists()
+        }
     return found
 
 
