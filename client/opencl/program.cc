@@ -6,6 +6,7 @@
 
 #include "base/content_hash.h"
 #include "client/opencl/forward.h"
+#include "client/opencl/includes.h"
 #include "client/opencl/information.h"
 
 namespace tendril::client::opencl {
@@ -99,6 +100,7 @@ struct Build {
   std::vector<Device*> devices;
   std::vector<uint64_t> ids;
   const char* options;
+  Includes includes;
 };
 cl_int prepare(const std::vector<Device*>& all, cl_uint count, const cl_device_id* list,
                const char* options, cl_program_notify notify, const void* data, Build* build) {
@@ -114,6 +116,22 @@ template <typename Request>
 void fill(Request* request, const Build& build, bool named) {
   if (named) request->devices = {build.ids.data(), build.ids.size()};
   request->options = wire::bytes_of(build.options);
+}
+
+// Sends what the sources include, before they are built. Then the build has other options.
+cl_int send_includes(Program* program, const std::vector<const std::string*>& sources,
+                     Build* build) {
+  build->includes = find_includes(sources, build->options);
+  const Includes& found = build->includes;
+  if (found.empty()) return CL_SUCCESS;
+  build->options = found.options.c_str();
+  using Request = wire::opencl::program_files_request;
+  Request request;
+  wire::opencl::program_files_reply reply;
+  request.program = program->wire_id;
+  request.names = bytes_of(found.paths);
+  request.lengths = {found.lengths.data(), found.lengths.size()};
+  return call_with_content(program->session, &request, &Request::data, found.content, &reply);
 }
 
 cl_int programs_of(cl_uint count, const cl_program* list, const Object* context,
@@ -280,6 +298,8 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
       prepare(found->devices, num_devices, device_list, options, pfn_notify, user_data, &build);
   if (result != CL_SUCCESS) return result;
   if (found->kernels.load() != 0) return CL_INVALID_OPERATION;
+  result = send_includes(found, {&found->source}, &build);
+  if (result != CL_SUCCESS) return result;
   wire::opencl::program_build_request request;
   wire::opencl::program_build_reply reply;
   request.program = found->wire_id;
@@ -307,6 +327,11 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
   if (found->kernels.load() != 0) return CL_INVALID_OPERATION;
   std::vector<uint64_t> headers;
   result = programs_of(num_input_headers, input_headers, found->context, &headers);
+  if (result != CL_SUCCESS) return result;
+  std::vector<const std::string*> sources = {&found->source};
+  for (cl_uint i = 0; i < num_input_headers; ++i)
+    sources.push_back(&find(input_headers[i])->source);
+  result = send_includes(found, sources, &build);
   if (result != CL_SUCCESS) return result;
   std::string names;
   for (cl_uint i = 0; i < num_input_headers; ++i) names.append(header_include_names[i]) += '\0';

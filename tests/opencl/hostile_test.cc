@@ -197,6 +197,30 @@ TEST_F(Hostile, ArgumentsThatAreNoneAreRefused) {
   EXPECT_EQ(set(ArgumentForm::kSampler, 8, id(Kind::kMemory, 1)), CL_INVALID_ARG_VALUE);
 }
 
+// They stay in the folder that the worker made for them.
+TEST_F(Hostile, IncludedFilesElsewhereAreRefused) {
+  const auto include = [&](const std::string& names, std::vector<uint64_t> lengths) {
+    wire::opencl::program_files_request request;
+    request.program = id(Kind::kProgram, 1);
+    request.names = {reinterpret_cast<const uint8_t*>(names.data()), names.size()};
+    request.lengths = {lengths.data(), lengths.size()};
+    request.data = {reinterpret_cast<const uint8_t*>("ab"), 2};
+    request.bytes = 2;
+    return call(request);
+  };
+  using namespace std::string_literals;  // NOLINT: names with a NUL
+  EXPECT_EQ(include("/a/b.h\0/a/c.h\0"s, {1, 1}), CL_SUCCESS);
+  for (const std::string& name :
+       {"/a/../../b.h\0"s, "a.h\0"s, "/\0"s, "//a\0"s, "/a/\0"s, "/a/./b\0"s, "\0"s, "/..\0"s})
+    EXPECT_EQ(include(name, {2}), CL_INVALID_VALUE) << name;
+  EXPECT_EQ(include("/a.h"s, {2}), CL_INVALID_VALUE);
+  EXPECT_EQ(include("/a.h\0"s, {1, 1}), CL_INVALID_VALUE);
+  EXPECT_EQ(include("/a.h\0"s, {3}), CL_INVALID_VALUE);
+  EXPECT_EQ(include("/a.h\0/b.h\0"s, {2, UINT64_MAX}), CL_INVALID_VALUE);
+  EXPECT_EQ(include("/a.h\0/a.h\0"s, {1, 1}), CL_INVALID_VALUE);
+  EXPECT_EQ(include("/a.h\0/a.h/b.h\0"s, {1, 1}), CL_INVALID_VALUE);
+}
+
 TEST_F(Hostile, TheDriverNeverWritesThroughPointers) {
   wire::opencl::information_request request;
   request.subject = Subject::kProgram;

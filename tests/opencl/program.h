@@ -20,6 +20,7 @@ void shared_refusals();
 void pipes();
 
 // images.cc
+void includes();
 void images();
 void image_information();
 void image_kernels();

@@ -73,6 +73,7 @@ cl_int handle(Executor& w, const wire::opencl::release_request& m) {
       w.uncharge(m.object);
       return release_object<cl_mem>(object, driver.clReleaseMemObject);
     case Kind::kProgram:
+      w.included().erase(m.object);
       return release_object<cl_program>(object, driver.clReleaseProgram);
     case Kind::kKernel:
       return release_object<cl_kernel>(object, driver.clReleaseKernel);

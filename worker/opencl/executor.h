@@ -27,6 +27,7 @@
 #include "worker/core/slot_memory.h"
 #include "worker/core/turns.h"
 #include "worker/opencl/gate_port.h"
+#include "worker/opencl/include_folder.h"
 #include "worker/opencl/jobs.h"
 #include "worker/opencl/rooms.h"
 #include "worker/opencl/svm.h"
@@ -89,6 +90,9 @@ class Executor {
   void uncharge(uint64_t id);
   void rename_charge(uint64_t from, uint64_t to) { charges_[to] = std::move(charges_[from]); }
   SharedMemories& shared() { return shared_; }
+  // What programs include, by the program, until it is built.
+  using Included = std::unordered_map<uint64_t, std::shared_ptr<const IncludeFolder>>;
+  Included& included() { return included_; }
 
   // Null: no such queue.
   QueueState* queue(uint64_t id);
@@ -192,6 +196,7 @@ class Executor {
   std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, uint64_t>>> charges_;
   std::unordered_map<cl_device_id, uint32_t> parts_;
   SharedMemories shared_;
+  Included included_;
   std::deque<Kept> kept_;
   std::shared_ptr<std::atomic<int>> pieces_held_ = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<std::atomic<int>> in_background_ = std::make_shared<std::atomic<int>>(0);

@@ -23,6 +23,7 @@ struct Building {
   cl_program program;
   std::vector<cl_device_id> devices;
   std::string options;
+  std::shared_ptr<const IncludeFolder> included;
 
   void answer(cl_int result) const {
     if (program != nullptr) driver.clReleaseProgram(program);
@@ -95,8 +96,15 @@ std::string text_of(const wire::Bytes& bytes) {
 template <typename Request>
 Building building_of(Executor& w, Scope& scope, const Request& m) {
   auto program = scope.get<cl_program>(Kind::kProgram, m.program);
-  return {w.driver(),        &w.service(), w.call().reply_id, program, devices_of(scope, m.devices),
-          text_of(m.options)};
+  Building building = {
+      w.driver(),         &w.service(), w.call().reply_id, program, devices_of(scope, m.devices),
+      text_of(m.options), nullptr};
+  const auto found = w.included().find(m.program);
+  if (found == w.included().end()) return building;
+  building.included = std::move(found->second);
+  w.included().erase(found);
+  building.options = building.included->put_into(building.options);
+  return building;
 }
 
 }  // namespace
@@ -176,6 +184,21 @@ cl_int handle(Executor& w, const wire::opencl::program_from_binaries_request& m,
   r.status = {status, count};
   w.replies().reply_with_body_anyway();
   return result;
+}
+
+cl_int handle(Executor& w, const wire::opencl::program_files_request& m,
+              wire::opencl::program_files_reply& r) {
+  Scope scope(w);
+  scope.get<cl_program>(Kind::kProgram, m.program);
+  if (!scope.ok()) return scope.error();
+  const Content content = content_of(w, m, m.data);
+  r.missing = content.missing;
+  if (content.missing) return CL_SUCCESS;
+  if (content.bytes == nullptr && m.bytes != 0) return CL_INVALID_VALUE;
+  auto folder = IncludeFolder::make(m.names, m.lengths, content.bytes, m.bytes);
+  if (folder == nullptr) return CL_INVALID_VALUE;
+  w.included()[m.program] = std::move(folder);
+  return CL_SUCCESS;
 }
 
 cl_int handle(Executor& w, const wire::opencl::specialization_set_request& m,

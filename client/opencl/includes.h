@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that a program's source includes. They lie on the machine of the program, and the compiler
+// is elsewhere. So they are found here, as a compiler would find them, and go along. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tendril::client::opencl {
+
+struct Includes {
+  // Behind each other in `content`, with absolute paths, each with a NUL.
+  std::string paths, content;
+  std::vector<uint64_t> lengths;
+  // What the compiler gets: before each folder's path stands `kServersFolder`, which the server
+  // replaces.
+  std::string options;
+  bool empty() const { return lengths.empty(); }
+};
+
+// Of these sources and what they include in turn. Macros as names, and paths that begin at the
+// root, are not followed.
+Includes find_includes(const std::vector<const std::string*>& sources, const char* options);
+
+}  // namespace tendril::client::opencl
