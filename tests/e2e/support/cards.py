@@ -12,6 +12,7 @@ import tempfile
 from harness import BUILD
 
 LIBRARY = BUILD / "lib" / "libtendril-cards.so"
+KERNEL = BUILD / "lib" / "libtendril-cards-kernel.so"  # a machine without the library
 MARK = 0x31445243
 FILE_BYTES = 160 << 20  # most of it is never touched
 
