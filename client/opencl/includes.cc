@@ -73,6 +73,39 @@ std::vector<Folder> folders_in(const std::string& options, const std::string& wo
   return folders;
 }
 
+// What a line includes. `bytes` 0: nothing that can be followed.
+struct Name {
+  size_t at = 0, bytes = 0;
+  bool is_quoted = false;
+};
+Name name_in(const std::string& line) {
+  constexpr char kWord[] = "include";
+  size_t at = 0;
+  const auto skip = [&] {
+    while (at < line.size() && is_blank(line[at])) ++at;
+  };
+  skip();
+  if (at == line.size() || line[at++] != '#') return {};
+  skip();
+  if (line.compare(at, strlen(kWord), kWord) != 0) return {};
+  at += strlen(kWord);
+  skip();
+  if (at == line.size() || (line[at] != '"' && line[at] != '<')) return {};
+  const bool is_quoted = line[at] == '"';
+  const size_t end = line.find(is_quoted ? '"' : '>', ++at);
+  if (end == std::string::npos) return {};
+  return {at, end - at, is_quoted};
+}
+
+template <typename Use>
+void each_line(const std::string& text, Use use) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    use(at, text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
 class Search {
  public:
   Search(const std::vector<Folder>& folders, std::string working, Includes* found)
@@ -81,35 +114,22 @@ class Search {
   // `folder`: where the text lies. Empty: it is a program's source, and a compiler looks into the
   // folder that the program works in.
   void read(const std::string& text, const std::string& folder) {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      read_line(text.substr(at, end - at), folder);
-      at = end + 1;
-    }
+    each_line(text, [&](size_t, const std::string& line) { read_line(line, folder); });
   }
   bool needs_working_folder() const { return needs_working_folder_; }
+  bool needs_root() const { return needs_root_; }
 
  private:
   void read_line(const std::string& line, const std::string& folder) {
-    constexpr char kWord[] = "include";
-    size_t at = 0;
-    const auto skip = [&] {
-      while (at < line.size() && is_blank(line[at])) ++at;
-    };
-    skip();
-    if (at == line.size() || line[at++] != '#') return;
-    skip();
-    if (line.compare(at, strlen(kWord), kWord) != 0) return;
-    at += strlen(kWord);
-    skip();
-    if (at == line.size() || (line[at] != '"' && line[at] != '<')) return;
-    const bool is_quoted = line[at] == '"';
-    const size_t end = line.find(is_quoted ? '"' : '>', ++at);
-    if (end == std::string::npos || end == at || line[at] == '/') return;
-    find(line.substr(at, end - at), is_quoted, folder);
+    const Name name = name_in(line);
+    if (name.bytes != 0) find(line.substr(name.at, name.bytes), name.is_quoted, folder);
   }
 
   void find(const std::string& name, bool is_quoted, const std::string& folder) {
+    if (name[0] == '/') {
+      needs_root_ = add(name) || needs_root_;
+      return;
+    }
     if (is_quoted && add((folder.empty() ? working_ : folder) + "/" + name)) {
       needs_working_folder_ = needs_working_folder_ || folder.empty();
       return;
@@ -130,8 +150,9 @@ class Search {
       return false;
     seen_.insert(path);
     found_.paths.append(path) += '\0';
-    found_.content += *text;
-    found_.lengths.push_back(text->size());
+    const std::string sent = without_roots(*text);
+    found_.content += sent;
+    found_.lengths.push_back(sent.size());
     ++depth_;
     read(*text, folder_of(path));
     --depth_;
@@ -144,11 +165,25 @@ class Search {
   const std::string working_;
   Includes& found_;
   std::set<std::string> seen_;
-  bool needs_working_folder_ = false;
+  bool needs_working_folder_ = false, needs_root_ = false;
   int depth_ = 0;
 };
 
 }  // namespace
+
+std::string without_roots(const std::string& source) {
+  std::string text;
+  size_t sent = 0;
+  each_line(source, [&](size_t at, const std::string& line) {
+    const Name name = name_in(line);
+    size_t roots = 0;
+    while (roots < name.bytes && line[name.at + roots] == '/') ++roots;
+    if (roots == 0) return;
+    text += source.substr(sent, at + name.at - sent);
+    sent = at + name.at + roots;
+  });
+  return text + source.substr(sent);
+}
 
 Includes find_includes(const std::vector<const std::string*>& sources, const char* options) {
   Includes found;
@@ -158,8 +193,9 @@ Includes find_includes(const std::vector<const std::string*>& sources, const cha
   for (const std::string* source : sources) search.read(*source, "");
   size_t at = 0;
   const std::string given = options;
+  if (search.needs_root()) found.options = std::string("-I ") + api::opencl::kServersFolder + "/ ";
   if (search.needs_working_folder())
-    found.options = std::string("-I ") + api::opencl::kServersFolder + working + " ";
+    found.options += std::string("-I ") + api::opencl::kServersFolder + working + " ";
   for (const Folder& folder : folders) {
     found.options += given.substr(at, folder.at - at);
     found.options += api::opencl::kServersFolder + folder.path;

@@ -18,8 +18,11 @@ struct Includes {
   bool empty() const { return lengths.empty(); }
 };
 
-// Of these sources and what they include in turn. Macros as names, and paths that begin at the
-// root, are not followed.
+// Of these sources and what they include in turn. Names that are macros are not followed.
 Includes find_includes(const std::vector<const std::string*>& sources, const char* options);
+
+// `source` as the compiler gets it: what it includes from the root is there below another folder,
+// so these names lose their first "/".
+std::string without_roots(const std::string& source);
 
 }  // namespace tendril::client::opencl

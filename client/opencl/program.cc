@@ -204,8 +204,8 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const ch
     text.append(strings[i], length != 0 ? length : strlen(strings[i]));
   }
   // A program of nothing is one, and travels as a blank.
-  const cl_program made =
-      create_from(in, ProgramForm::kSource, in->devices, text.empty() ? " " : text, errcode_ret);
+  const cl_program made = create_from(in, ProgramForm::kSource, in->devices,
+                                      text.empty() ? " " : without_roots(text), errcode_ret);
   if (Program* program = find(made); program != nullptr) {
     program->source = std::move(text);
     program->from_source = true;

@@ -71,6 +71,18 @@ void includes() {
   EXPECT(build(program, "-I" + folder + "/two -I " + folder + "/one") == CL_SUCCESS);
   expect_value(program, 2);
   EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+  // A path from the root, in a source and in what it includes.
+  write(folder + "/two/more.h", "#include \"" + folder + "/one/deep/end.h\"\n");
+  const std::string whole =
+      "#include \"" + folder + "/two/more.h\"\nkernel void say(global int* a) { a[0] = VALUE; }\n";
+  program = program_of(whole.c_str());
+  EXPECT(build(program, "") == CL_SUCCESS);
+  expect_value(program, 1);
+  char source[512] = {};
+  EXPECT(cl.clGetProgramInfo(program, CL_PROGRAM_SOURCE, sizeof source, source, nullptr) ==
+         CL_SUCCESS);
+  EXPECT(source == whole);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
   // Where the program works. What was changed is seen.
   const std::string before = std::filesystem::current_path();
   EXPECT(chdir((folder + "/two").c_str()) == 0);
