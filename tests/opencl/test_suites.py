@@ -20,6 +20,7 @@ SUITES = pathlib.Path(__file__).resolve().parent / "suites"
 WHOLE = os.environ.get("TENDRIL_OPENCL_SUITES") == "whole"
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 HAS_PIGLIT = (LIBRARIES / "piglit" / "tests" / "cl.xml.gz").exists()
+CTS = {name: value for name, value in os.environ.items() if name.startswith("TENDRIL_OPENCL_CTS")}
 GOOD = ("pass", "skip", "warn")
 # Parts of names of tests that ask for what devices truthfully do not have through Tendril.
 NOT_CLAIMED = ("fine_grain_svm",)
@@ -122,6 +123,14 @@ class Pocl(Comparison):
     def test_pyopencl(self):
         folder = os.environ["TENDRIL_PYOPENCL_TESTS"]
         self.compare("pyopencl", 1, some_each(), "/usr/bin/python3", TENDRIL_PYOPENCL_TESTS=folder)
+
+    @unittest.skipUnless(
+        CTS.get("TENDRIL_OPENCL_CTS"),
+        "TENDRIL_OPENCL_CTS does not say where programs of Khronos' suite are (suites/cts.py)",
+    )
+    def test_cts(self):
+        every = 1 if CTS.get("TENDRIL_OPENCL_CTS_PROGRAMS") else 40
+        self.compare("cts", every, some_each(), **CTS)
 
     @unittest.skipUnless(shutil.which("clinfo"), "Debian's clinfo is not installed")
     def test_clinfo(self):
