@@ -238,6 +238,22 @@ class Quota(unittest.TestCase):
         self.addCleanup(server.stop)
         return server, board
 
+    def begin(self, server, share, *words, stderr=None):
+        """Python with these words, as a tenant with this share. Its pipes are text."""
+        process = subprocess.Popen(
+            [
+                *(harness.TENDRIL, "run", "--server", server.endpoint, *share, "--"),
+                *(sys.executable, "-B", *words),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=harness.clean_environment(),
+        )
+        self.addCleanup(self.end, process)
+        return process
+
     def end(self, process):
         harness.end(process)
         process.stdin.close()
@@ -265,16 +281,8 @@ class Quota(unittest.TestCase):
         for i in range(8):
             errors = tempfile.TemporaryFile("w+")
             self.addCleanup(errors.close)
-            command = [harness.TENDRIL, "run", "--server", server.endpoint, "-p", "0.125", "--"]
-            process = subprocess.Popen(
-                [*command, sys.executable, "-B", PROGRAM, str(seed * 8 + i), str(steps)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=harness.clean_environment(),
-            )
-            self.addCleanup(self.end, process)
+            words = (PROGRAM, str(seed * 8 + i), str(steps))
+            process = self.begin(server, ("-p", "0.125"), *words, stderr=errors)
             programs.append((process, errors))
         refusals = 0
         for step in range(steps + 1):
@@ -309,17 +317,7 @@ class Quota(unittest.TestCase):
         head = PROGRAM.read_text(encoding="utf-8").split("if __name__")[0]
         for size, text in ATTACKS:
             program = head + "must(begin())\nbefore = free_bytes()\n" + text + "\nsay('held')\n"
-            process = subprocess.Popen(
-                [
-                    *(harness.TENDRIL, "run", "--server", server.endpoint, "-m", f"{size}M", "--"),
-                    *(sys.executable, "-B", "-c", program),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=harness.clean_environment(),
-            )
-            self.addCleanup(self.end, process)
+            process = self.begin(server, ("-m", f"{size}M"), "-c", program)
             self.assertEqual(process.stdout.readline(), "held\n", text)
             self.check(server, board)
             self.assertLessEqual(taken(board)[0], size + CONTEXT_MIB)
@@ -338,17 +336,8 @@ class Quota(unittest.TestCase):
                     self.attack_stopped(server, board, text, context_mib)
 
     def attack_stopped(self, server, board, text, context_mib):
-        process = subprocess.Popen(
-            [
-                *(harness.TENDRIL, "run", "--server", server.endpoint, "-m", "200M", "--"),
-                *(sys.executable, "-c", test_memory.PROGRAM + STOPPED + text + "say('end')"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=harness.clean_environment(),
-        )
-        self.addCleanup(self.end, process)
+        program = test_memory.PROGRAM + STOPPED + text + "say('end')"
+        process = self.begin(server, ("-m", "200M"), "-c", program)
         for word in ("held", "end"):
             self.assertEqual(process.stdout.readline(), word + "\n")
             self.check(server, board)
