@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts.
 #include "api/opencl_bodies.gen.h"
-#include "client/common/log.h"
 #include "client/opencl/information.h"
+#include "client/opencl/spread/spread.h"
 
 namespace tendril::client::opencl {
 namespace {
@@ -28,18 +28,11 @@ cl_int properties_for_server(const cl_context_properties* properties, Context* c
   return CL_SUCCESS;
 }
 
-void tell_of_servers(const Session& one, const Session& other) {
-  if (&one == &other) return;  // two platforms of one machine, as natively
-  log_once(LogLevel::kError,
-           "a context cannot have devices of two servers, %s and %s: make a context for each, or "
-           "lease devices of one server (tendril run -n COUNT with one server named)",
-           one.endpoint.c_str(), other.endpoint.c_str());
-}
-
 Context* make(const cl_context_properties* properties, const std::vector<Device*>& devices,
               cl_int* result) {
   const Platform* platform = devices.front()->platform;
-  Context* context = create<cl_context>(platform->session, nullptr);
+  Session* session = devices.front()->session;
+  Context* context = create<cl_context>(session, nullptr);
   if (context == nullptr) {
     *result = CL_OUT_OF_HOST_MEMORY;
     return nullptr;
@@ -57,7 +50,7 @@ Context* make(const cl_context_properties* properties, const std::vector<Device*
     request.context = context->wire_id;
     request.devices = {ids.data(), ids.size()};
     request.properties = {sent.data(), sent.size()};
-    *result = platform->session->call(0, request, reply);
+    *result = session->call(0, request, reply);
   }
   if (*result == CL_SUCCESS) return context;
   discard(context);
@@ -73,15 +66,20 @@ cl_context clCreateContext(const cl_context_properties* properties, cl_uint num_
   if (devices == nullptr || num_devices == 0 || (pfn_notify == nullptr && user_data != nullptr))
     return give<cl_context>(CL_INVALID_VALUE, errcode_ret);
   std::vector<Device*> found;
+  bool one_server = true;
   for (cl_uint i = 0; i < num_devices; ++i) {
     Device* device = find(devices[i]);
-    if (device == nullptr) return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
+    if (device == nullptr || (i != 0 && device->platform != found[0]->platform))
+      return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
     found.push_back(device);
-    if (device->platform == found[0]->platform) continue;
-    tell_of_servers(*found[0]->session, *device->session);
-    return give<cl_context>(CL_INVALID_DEVICE, errcode_ret);
+    one_server = one_server && device->session == found[0]->session;
   }
   cl_int result = CL_SUCCESS;
+  if (!one_server) {
+    const cl_context made = spread::make_context(properties, found, &result);
+    if (errcode_ret != nullptr) *errcode_ret = result;
+    return made;
+  }
   Context* context = make(properties, found, &result);
   return give<cl_context>(result, errcode_ret, context);
 }
@@ -107,27 +105,38 @@ cl_context clCreateContextFromType(const cl_context_properties* properties,
 cl_int clRetainContext(cl_context context) { return retain_handle(context); }
 cl_int clReleaseContext(cl_context context) { return release_handle(context); }
 
+bool answer_of_context(const Context& context, cl_context_info parameter, const Wanted& answer,
+                       cl_int* result) {
+  switch (parameter) {
+    case CL_CONTEXT_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{context.references.load()});
+      return true;
+    case CL_CONTEXT_NUM_DEVICES:
+      *result = answer.one(static_cast<cl_uint>(context.devices.size()));
+      return true;
+    case CL_CONTEXT_PROPERTIES:
+      *result = answer.list(context.properties);
+      return true;
+    case CL_CONTEXT_DEVICES: {
+      std::vector<cl_device_id> devices;
+      for (Device* device : context.devices) devices.push_back(handle_of<cl_device_id>(device));
+      *result = answer.list(devices);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
 cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
                         void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   const Context* found = find(context);
   if (found == nullptr) return CL_INVALID_CONTEXT;
-  switch (param_name) {
-    case CL_CONTEXT_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_CONTEXT_NUM_DEVICES:
-      return answer.one(static_cast<cl_uint>(found->devices.size()));
-    case CL_CONTEXT_PROPERTIES:
-      return answer.list(found->properties);
-    case CL_CONTEXT_DEVICES: {
-      std::vector<cl_device_id> devices;
-      for (Device* device : found->devices) devices.push_back(handle_of<cl_device_id>(device));
-      return answer.list(devices);
-    }
-    default:
-      return ask_server({found->session, wire::opencl::Subject::kContext, found->wire_id},
-                        param_name, answer);
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_context(*found, param_name, answer, &result)) return result;
+  return ask_server({found->session, wire::opencl::Subject::kContext, found->wire_id}, param_name,
+                    answer);
 }
 
 cl_int clSetContextDestructorCallback(cl_context context, cl_context_destructor pfn_notify,

@@ -337,6 +337,17 @@ void* clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
   return map(&forward, &copy, map_flags, CL_COMMAND_MAP_BUFFER, event, errcode_ret);
 }
 
+bool take_mapping(Memory* memory, const void* mapped, Mapping* mapping) {
+  const base::Locked held(memory->lock);
+  auto& all = memory->mappings;
+  const auto found = std::find_if(all.rbegin(), all.rend(),
+                                  [&](const Mapping& each) { return each.host.first == mapped; });
+  if (mapped == nullptr || found == all.rend()) return false;
+  *mapping = *found;
+  all.erase(std::next(found).base());
+  return true;
+}
+
 cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void* mapped_ptr,
                                cl_uint num_events_in_wait_list, const cl_event* event_wait_list,
                                cl_event* event) {
@@ -347,16 +358,7 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
   copy.wait = forward.waits(event_wait_list, num_events_in_wait_list);
   if (!forward.ok()) return forward.error();
   Mapping mapping = {};
-  {
-    const base::Locked held(copy.memory->lock);
-    auto& all = copy.memory->mappings;
-    const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Mapping& each) {
-      return each.host.first == mapped_ptr;
-    });
-    if (mapped_ptr == nullptr || found == all.rend()) return CL_INVALID_VALUE;
-    mapping = *found;
-    all.erase(std::next(found).base());
-  }
+  if (!take_mapping(copy.memory, mapped_ptr, &mapping)) return CL_INVALID_VALUE;
   copy.event = forward.mint_if(event, CL_COMMAND_UNMAP_MEM_OBJECT);
   if (!forward.ok()) return forward.error();
   cl_int result = CL_SUCCESS;

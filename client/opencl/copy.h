@@ -36,6 +36,8 @@ cl_int wait_for_queue(Queue* queue);
 void* map(Forward* forward, Copy* copy, cl_map_flags flags, cl_command_type command,
           cl_event* event, cl_int* error);
 cl_int check_map(const Memory& memory, cl_map_flags flags);
+// The newest mapping at this address, which is one no more. False: there is none.
+bool take_mapping(Memory* memory, const void* mapped, Mapping* mapping);
 // The same without a memory object.
 cl_int read_for_map(const Copy& copy, cl_map_flags flags);
 cl_int check_map_flags(cl_map_flags flags);
@@ -46,5 +48,8 @@ wire::opencl::Shape linear_shape(uint64_t offset, uint64_t bytes);
 inline bool inside(const Memory& memory, uint64_t offset, uint64_t bytes) {
   return offset <= memory.bytes && bytes <= memory.bytes - offset;
 }
+
+// Whether the part lies in the image (image.cc).
+bool inside(const Picture& picture, const size_t* origin, const size_t* region);
 
 }  // namespace tendril::client::opencl

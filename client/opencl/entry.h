@@ -24,4 +24,12 @@ struct Refusal {
 // Says on stderr what is not there, once for each entry point.
 Refusal refused(const char* name, const char* reason, cl_int* error);
 
+// What is behind the slots of functions that are newer than the table.
+cl_int unknown_slot();
+#define TENDRIL_OPENCL_LATER reinterpret_cast<const void*>(&opencl::unknown_slot)
+#define TENDRIL_OPENCL_LATER_SLOTS                                                            \
+  TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER,     \
+      TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, \
+      TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER, TENDRIL_OPENCL_LATER
+
 }  // namespace tendril::client::opencl

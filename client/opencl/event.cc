@@ -38,26 +38,37 @@ cl_int clWaitForEvents(cl_uint num_events, const cl_event* event_list) {
   return first->session->call(0, request, reply);
 }
 
+bool answer_of_event(const Event& event, cl_event_info parameter, const Wanted& answer,
+                     cl_int* result) {
+  switch (parameter) {
+    case CL_EVENT_COMMAND_QUEUE:
+      *result = answer.one(handle_of<cl_command_queue>(event.queue));
+      return true;
+    case CL_EVENT_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(event.context));
+      return true;
+    case CL_EVENT_COMMAND_TYPE:
+      *result = answer.one(event.command);
+      return true;
+    case CL_EVENT_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{event.references.load()});
+      return true;
+    case CL_EVENT_COMMAND_EXECUTION_STATUS:
+      if (event.queue != nullptr) return false;
+      *result = answer.one(event.user_status.load());
+      return true;
+    default:
+      return false;
+  }
+}
+
 cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
                       void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   const Event* found = find(event);
   if (found == nullptr) return CL_INVALID_EVENT;
-  switch (param_name) {
-    case CL_EVENT_COMMAND_QUEUE:
-      return answer.one(handle_of<cl_command_queue>(found->queue));
-    case CL_EVENT_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_EVENT_COMMAND_TYPE:
-      return answer.one(found->command);
-    case CL_EVENT_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_EVENT_COMMAND_EXECUTION_STATUS:
-      if (found->queue == nullptr) return answer.one(found->user_status.load());
-      break;
-    default:
-      break;
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_event(*found, param_name, answer, &result)) return result;
   return ask_server({found->session, Subject::kEvent, found->wire_id}, param_name, answer);
 }
 
@@ -116,21 +127,25 @@ cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
   auto wish =
       std::make_unique<Wish>(Wish{found, pfn_notify, user_data, command_exec_callback_type});
   use(found);
-  wire::opencl::event_watch_request request;
-  request.event = found->wire_id;
-  request.status = command_exec_callback_type;
-  request.token = await_callback(found->session, {&notify, wish.get()});
-  cl_int result = request.token != 0 ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-  if (result == CL_SUCCESS) {
-    static_cast<void>(wish.release());
-    // After a loss the function is called as well, with the error.
-    result = found->session->enqueue(0, request);
-    found->session->lane->flush();
-    if (result != CL_SUCCESS) callback_due(request.token, result);
-    return CL_SUCCESS;
+  if (!await_event(found, command_exec_callback_type, {&notify, wish.get()})) {
+    unuse(found);
+    return CL_OUT_OF_HOST_MEMORY;
   }
-  unuse(found);
-  return result;
+  static_cast<void>(wish.release());
+  return CL_SUCCESS;
+}
+
+// After a loss the function is called as well, with the error.
+bool await_event(Event* event, cl_int status, const Callback& callback) {
+  wire::opencl::event_watch_request request;
+  request.event = event->wire_id;
+  request.status = status;
+  request.token = await_callback(event->session, callback);
+  if (request.token == 0) return false;
+  const cl_int result = event->session->enqueue(0, request);
+  event->session->lane->flush();
+  if (result != CL_SUCCESS) callback_due(request.token, result);
+  return true;
 }
 
 }  // namespace tendril::client::opencl

@@ -84,14 +84,6 @@ Shape shape_of(const size_t* origin, const size_t* region) {
   return shape;
 }
 
-bool inside(const Picture& picture, const size_t* origin, const size_t* region) {
-  for (int i = 0; i < 3; ++i)
-    if (region[i] == 0 || origin[i] > picture.extent[i] ||
-        region[i] > picture.extent[i] - origin[i])
-      return false;
-  return true;
-}
-
 cl_int make_at_server(Memory* memory, uint8_t* host) {
   using Request = wire::opencl::image_create_request;
   const Picture& picture = memory->picture;
@@ -241,6 +233,32 @@ cl_int check_with_buffer(const Memory& image, const size_t* origin, const size_t
 
 }  // namespace
 
+bool inside(const Picture& picture, const size_t* origin, const size_t* region) {
+  for (int i = 0; i < 3; ++i)
+    if (region[i] == 0 || origin[i] > picture.extent[i] ||
+        region[i] > picture.extent[i] - origin[i])
+      return false;
+  return true;
+}
+
+cl_image_desc flat_image(size_t width, size_t height, size_t row_pitch) {
+  cl_image_desc description = {};
+  description.image_type = CL_MEM_OBJECT_IMAGE2D;
+  description.image_width = width;
+  description.image_height = height;
+  description.image_row_pitch = row_pitch;
+  return description;
+}
+
+cl_image_desc deep_image(size_t width, size_t height, size_t depth, size_t row_pitch,
+                         size_t slice_pitch) {
+  cl_image_desc description = flat_image(width, height, row_pitch);
+  description.image_type = CL_MEM_OBJECT_IMAGE3D;
+  description.image_depth = depth;
+  description.image_slice_pitch = slice_pitch;
+  return description;
+}
+
 cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
                      const cl_image_desc* image_desc, void* host_ptr, cl_int* errcode_ret) {
   return create_image(context, flags, image_format, image_desc, host_ptr, errcode_ret);
@@ -261,11 +279,7 @@ cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties* 
 cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
                        size_t image_width, size_t image_height, size_t image_row_pitch,
                        void* host_ptr, cl_int* errcode_ret) {
-  cl_image_desc description = {};
-  description.image_type = CL_MEM_OBJECT_IMAGE2D;
-  description.image_width = image_width;
-  description.image_height = image_height;
-  description.image_row_pitch = image_row_pitch;
+  const cl_image_desc description = flat_image(image_width, image_height, image_row_pitch);
   return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
 }
 
@@ -273,13 +287,8 @@ cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_fo
                        size_t image_width, size_t image_height, size_t image_depth,
                        size_t image_row_pitch, size_t image_slice_pitch, void* host_ptr,
                        cl_int* errcode_ret) {
-  cl_image_desc description = {};
-  description.image_type = CL_MEM_OBJECT_IMAGE3D;
-  description.image_width = image_width;
-  description.image_height = image_height;
-  description.image_depth = image_depth;
-  description.image_row_pitch = image_row_pitch;
-  description.image_slice_pitch = image_slice_pitch;
+  const cl_image_desc description =
+      deep_image(image_width, image_height, image_depth, image_row_pitch, image_slice_pitch);
   return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
 }
 

@@ -28,6 +28,20 @@ struct Wanted {
   cl_int text(const std::string& answer) const { return bytes(answer.c_str(), answer.size() + 1); }
 };
 
+// What the record answers, whether its context is on one server or over several. False: it is the
+// server's to say. Each lies beside the body that asks it first.
+bool answer_of_context(const Context& context, cl_context_info parameter, const Wanted& answer,
+                       cl_int* result);
+bool answer_of_event(const Event& event, cl_event_info parameter, const Wanted& answer,
+                     cl_int* result);
+bool answer_of_memory(Memory& memory, cl_mem_info parameter, const Wanted& answer, cl_int* result);
+bool answer_of_sampler(const Sampler& sampler, cl_sampler_info parameter, const Wanted& answer,
+                       cl_int* result);
+bool answer_of_program(const Program& program, cl_program_info parameter, const Wanted& answer,
+                       cl_int* result);
+bool answer_of_kernel(const Kernel& kernel, cl_kernel_info parameter, const Wanted& answer,
+                      cl_int* result);
+
 struct Question {
   Session* session;
   wire::opencl::Subject subject;

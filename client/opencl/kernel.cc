@@ -9,14 +9,15 @@
 
 #include "client/opencl/forward.h"
 #include "client/opencl/information.h"
+#include "client/opencl/kernel.h"
+#include "client/opencl/spread/functions.h"
+#include "client/opencl/spread/spread.h"
 
 namespace tendril::client::opencl {
 namespace {
 
 using wire::opencl::ArgumentForm;
 using wire::opencl::Subject;
-
-constexpr uint8_t kUnknownForm = 255;
 
 cl_int make(Program* program, const char* name, Kernel** made) {
   Kernel* kernel = create<cl_kernel>(program->session, program->context);
@@ -57,31 +58,6 @@ bool object_in(const void* value, uint64_t* id) {
   return true;
 }
 
-// Whether the bytes of a value are a handle of one of these. They may be anything, so they are
-// compared with where handles are, and not followed. A handle whose object has ended is `ended`.
-template <typename T>
-bool is_handle(const core::Table<T>& all, uint64_t bits, bool* ended) {
-  const T* record = all.around(reinterpret_cast<const void*>(bits));
-  if (record == nullptr || reinterpret_cast<uint64_t>(&record->shown) != bits) return false;
-  *ended = record->handle.load(std::memory_order_acquire) == 0;
-  return true;
-}
-
-// Where the driver does not say what an argument is, the value tells.
-cl_int guess_form(size_t size, const void* value, ArgumentForm* form) {
-  *form = value == nullptr ? ArgumentForm::kLocal : ArgumentForm::kValue;
-  if (value == nullptr || size != sizeof(cl_mem)) return CL_SUCCESS;
-  uint64_t bits = 0;
-  memcpy(&bits, value, sizeof bits);
-  Process* all = process();
-  bool ended = false;
-  if (is_handle(all->memories, bits, &ended))
-    *form = ArgumentForm::kMemory;
-  else if (is_handle(all->samplers, bits, &ended))
-    *form = ArgumentForm::kSampler;
-  return ended ? CL_INVALID_ARG_VALUE : CL_SUCCESS;
-}
-
 // Not 0, and another one for each form and size.
 uint64_t taken_as(ArgumentForm form, size_t size) {
   constexpr int kSizeBits = 56;
@@ -98,7 +74,7 @@ cl_int read_setting(uint8_t form, size_t size, const void* value, Setting* setti
   setting->form = static_cast<ArgumentForm>(form);
   setting->value = value;
   if (form == kUnknownForm) {
-    const cl_int result = guess_form(size, value, &setting->form);
+    const cl_int result = guess_form(*process(), size, value, &setting->form);
     if (result != CL_SUCCESS) return result;
   }
   switch (setting->form) {
@@ -319,25 +295,37 @@ cl_int set_shared_argument(Kernel* kernel, cl_uint index, const void* address) {
   return set(kernel, index, sizeof address, setting);
 }
 
+bool answer_of_kernel(const Kernel& kernel, cl_kernel_info parameter, const Wanted& answer,
+                      cl_int* result) {
+  switch (parameter) {
+    case CL_KERNEL_FUNCTION_NAME:
+      *result = answer.text(kernel.name);
+      return true;
+    case CL_KERNEL_NUM_ARGS:
+      *result = answer.one(cl_uint{kernel.argument_count});
+      return true;
+    case CL_KERNEL_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{kernel.references.load()});
+      return true;
+    case CL_KERNEL_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(kernel.context));
+      return true;
+    case CL_KERNEL_PROGRAM:
+      *result = answer.one(handle_of<cl_program>(kernel.program));
+      return true;
+    default:
+      return false;
+  }
+}
+
 cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
                        void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   const Kernel* found = find(kernel);
   if (found == nullptr) return CL_INVALID_KERNEL;
-  switch (param_name) {
-    case CL_KERNEL_FUNCTION_NAME:
-      return answer.text(found->name);
-    case CL_KERNEL_NUM_ARGS:
-      return answer.one(cl_uint{found->argument_count});
-    case CL_KERNEL_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_KERNEL_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_KERNEL_PROGRAM:
-      return answer.one(handle_of<cl_program>(found->program));
-    default:
-      return ask_server({found->session, Subject::kKernel, found->wire_id}, param_name, answer);
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_kernel(*found, param_name, answer, &result)) return result;
+  return ask_server({found->session, Subject::kKernel, found->wire_id}, param_name, answer);
 }
 
 cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_indx, cl_kernel_arg_info param_name,
@@ -384,9 +372,11 @@ cl_int clGetKernelSubGroupInfoKHR(cl_kernel in_kernel, cl_device_id in_device,
                                   cl_kernel_sub_group_info param_name, size_t input_value_size,
                                   const void* input_value, size_t param_value_size,
                                   void* param_value, size_t* param_value_size_ret) {
-  return opencl::clGetKernelSubGroupInfo(in_kernel, in_device, param_name, input_value_size,
-                                         input_value, param_value_size, param_value,
-                                         param_value_size_ret);
+  // Programs call it by its address, which is one for all contexts.
+  const auto ask = spread::is_spread(in_kernel) ? &spread::clGetKernelSubGroupInfo
+                                                : &opencl::clGetKernelSubGroupInfo;
+  return ask(in_kernel, in_device, param_name, input_value_size, input_value, param_value_size,
+             param_value, param_value_size_ret);
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, cl_uint work_dim,

@@ -66,6 +66,16 @@ cl_int check_flags(cl_mem_flags flags, const void* host_ptr) {
   return wants != (host_ptr != nullptr) ? CL_INVALID_HOST_PTR : CL_SUCCESS;
 }
 
+cl_int check_region(const Memory& parent, cl_mem_flags flags, const cl_buffer_region* region) {
+  if (region == nullptr || (flags & kHostMemory) != 0 || !at_most_one(flags & kAccess) ||
+      !at_most_one(flags & kHostAccess) || !may_inherit(flags, parent))
+    return CL_INVALID_VALUE;
+  if (region->size == 0) return CL_INVALID_BUFFER_SIZE;
+  return region->origin > parent.bytes || region->size > parent.bytes - region->origin
+             ? CL_INVALID_VALUE
+             : CL_SUCCESS;
+}
+
 void reset(Memory* memory, uint64_t bytes, cl_mem_flags flags, void* host_pointer) {
   memory->bytes = bytes;
   memory->origin = 0;
@@ -145,14 +155,11 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
   Memory* parent = find(buffer);
   if (parent == nullptr || parent->parent != nullptr || parent->is_image())
     return give<cl_mem>(CL_INVALID_MEM_OBJECT, errcode_ret);
-  if (buffer_create_type != CL_BUFFER_CREATE_TYPE_REGION || buffer_create_info == nullptr ||
-      (flags & kHostMemory) != 0 || !at_most_one(flags & kAccess) ||
-      !at_most_one(flags & kHostAccess) || !may_inherit(flags, *parent))
-    return give<cl_mem>(CL_INVALID_VALUE, errcode_ret);
   const auto* region = static_cast<const cl_buffer_region*>(buffer_create_info);
-  if (region->size == 0) return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);
-  if (region->origin > parent->bytes || region->size > parent->bytes - region->origin)
-    return give<cl_mem>(CL_INVALID_VALUE, errcode_ret);
+  cl_int result = buffer_create_type == CL_BUFFER_CREATE_TYPE_REGION
+                      ? check_region(*parent, flags, region)
+                      : CL_INVALID_VALUE;
+  if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
   Memory* memory = create<cl_mem>(parent->session, parent->context);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
   void* const host = parent->host_pointer != nullptr
@@ -169,7 +176,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
   request.flags = flags;
   request.origin = region->origin;
   request.size = region->size;
-  const cl_int result = parent->session->call(0, request, reply);
+  result = parent->session->call(0, request, reply);
   if (result != CL_SUCCESS) discard(memory);
   return give<cl_mem>(result, errcode_ret, memory);
 }
@@ -177,38 +184,54 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
 cl_int clRetainMemObject(cl_mem memobj) { return retain_handle(memobj); }
 cl_int clReleaseMemObject(cl_mem memobj) { return release_handle(memobj); }
 
+bool answer_of_memory(Memory& memory, cl_mem_info parameter, const Wanted& answer, cl_int* result) {
+  switch (parameter) {
+    case CL_MEM_FLAGS:
+      *result = answer.one(memory.flags);
+      return true;
+    case CL_MEM_SIZE:
+      *result = answer.one(size_t{memory.bytes});
+      return true;
+    case CL_MEM_OFFSET:
+      *result = answer.one(size_t{memory.origin});
+      return true;
+    case CL_MEM_HOST_PTR:
+      *result = answer.one(memory.host_pointer);
+      return true;
+    case CL_MEM_MAP_COUNT: {
+      const base::Locked held(memory.lock);
+      *result = answer.one(static_cast<cl_uint>(memory.mappings.size()));
+      return true;
+    }
+    case CL_MEM_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{memory.references.load()});
+      return true;
+    case CL_MEM_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(memory.context));
+      return true;
+    case CL_MEM_ASSOCIATED_MEMOBJECT:
+      *result = answer.one(handle_of<cl_mem>(memory.parent));
+      return true;
+    case CL_MEM_USES_SVM_POINTER:
+      *result = answer.one(static_cast<cl_bool>(memory.shared));
+      return true;
+    case CL_MEM_PROPERTIES:
+      *result = answer.list(memory.properties);
+      return true;
+    default:
+      return false;
+  }
+}
+
 cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,
                           void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   Memory* found = find(memobj);
   if (found == nullptr) return CL_INVALID_MEM_OBJECT;
-  switch (param_name) {
-    case CL_MEM_FLAGS:
-      return answer.one(found->flags);
-    case CL_MEM_SIZE:
-      return answer.one(size_t{found->bytes});
-    case CL_MEM_OFFSET:
-      return answer.one(size_t{found->origin});
-    case CL_MEM_HOST_PTR:
-      return answer.one(found->host_pointer);
-    case CL_MEM_MAP_COUNT: {
-      const base::Locked held(found->lock);
-      return answer.one(static_cast<cl_uint>(found->mappings.size()));
-    }
-    case CL_MEM_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_MEM_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_MEM_ASSOCIATED_MEMOBJECT:
-      return answer.one(handle_of<cl_mem>(found->parent));
-    case CL_MEM_USES_SVM_POINTER:
-      return answer.one(static_cast<cl_bool>(found->shared));
-    case CL_MEM_PROPERTIES:
-      return answer.list(found->properties);
-    default:
-      return ask_server({found->session, wire::opencl::Subject::kMemory, found->wire_id},
-                        param_name, answer);
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_memory(*found, param_name, answer, &result)) return result;
+  return ask_server({found->session, wire::opencl::Subject::kMemory, found->wire_id}, param_name,
+                    answer);
 }
 
 cl_mem clCreatePipe(cl_context context, cl_mem_flags flags, cl_uint pipe_packet_size,

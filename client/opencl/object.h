@@ -29,7 +29,7 @@ struct Handle {
 
 struct Object : core::Record {
   Handle shown;
-  Session* session = nullptr;
+  Session* session = nullptr;  // null: its context is over several servers (spread/object.h)
   // With a context all objects made in it; with a sub-buffer its parent; and so on.
   Object* context = nullptr;
   Object* parent = nullptr;
@@ -145,15 +145,21 @@ struct RecordOf<cl_sampler> : RecordIs<Sampler, Kind::kSampler> {};
 
 extern const void* const kTable[];  // table.cc
 
-// Null: the handle is none of this library's that is alive.
-template <typename Pointer>
-typename RecordOf<Pointer>::Type* find(Pointer pointer) {
+// The record of a handle whose functions are those in `table`. Null: there is none that is alive.
+template <typename Is, typename Pointer>
+typename Is::Type* find_with(Pointer pointer, const void* const* table) {
   const auto* shown = reinterpret_cast<const Handle*>(pointer);
-  if (shown == nullptr || shown->table != kTable || shown->object == nullptr) return nullptr;
+  if (shown == nullptr || shown->table != table || shown->object == nullptr) return nullptr;
   Object* object = shown->object;
   const uint64_t id = object->handle.load(std::memory_order_acquire);
-  if (&object->shown != shown || api::id_kind<Kind>(id) != RecordOf<Pointer>::kKind) return nullptr;
-  return static_cast<typename RecordOf<Pointer>::Type*>(object);
+  if (&object->shown != shown || api::id_kind<Kind>(id) != Is::kKind) return nullptr;
+  return static_cast<typename Is::Type*>(object);
+}
+
+// Null: the handle is none of this library's that is alive and belongs to one server.
+template <typename Pointer>
+typename RecordOf<Pointer>::Type* find(Pointer pointer) {
+  return find_with<RecordOf<Pointer>>(pointer, kTable);
 }
 
 template <typename Pointer>

@@ -8,8 +8,25 @@
 #include "client/opencl/forward.h"
 #include "client/opencl/includes.h"
 #include "client/opencl/information.h"
+#include "client/opencl/program.h"
+#include "client/opencl/spread/functions.h"
+#include "client/opencl/spread/spread.h"
 
 namespace tendril::client::opencl {
+
+cl_int devices_of(const std::vector<Device*>& all, cl_uint count, const cl_device_id* list,
+                  std::vector<Device*>* devices) {
+  if ((count == 0) != (list == nullptr)) return CL_INVALID_VALUE;
+  for (cl_uint i = 0; i < count; ++i) {
+    Device* device = find(list[i]);
+    if (device == nullptr || std::find(all.begin(), all.end(), device) == all.end())
+      return CL_INVALID_DEVICE;
+    devices->push_back(device);
+  }
+  if (count == 0) *devices = all;
+  return CL_SUCCESS;
+}
+
 namespace {
 
 using wire::opencl::ProgramForm;
@@ -73,20 +90,6 @@ cl_program create_from(Context* context, ProgramForm form, const std::vector<Dev
   const cl_int result = call_with_content(context->session, &request, &Request::text, text, &reply);
   if (result != CL_SUCCESS) discard(program);
   return give<cl_program>(result, errcode_ret, program);
-}
-
-// The devices of a list, each of which must be the context's. None: all of `all`.
-cl_int devices_of(const std::vector<Device*>& all, cl_uint count, const cl_device_id* list,
-                  std::vector<Device*>* devices) {
-  if ((count == 0) != (list == nullptr)) return CL_INVALID_VALUE;
-  for (cl_uint i = 0; i < count; ++i) {
-    Device* device = find(list[i]);
-    if (device == nullptr || std::find(all.begin(), all.end(), device) == all.end())
-      return CL_INVALID_DEVICE;
-    devices->push_back(device);
-  }
-  if (count == 0) *devices = all;
-  return CL_SUCCESS;
 }
 
 std::vector<uint64_t> ids_of(const std::vector<Device*>& devices) {
@@ -215,6 +218,9 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const ch
 
 cl_program clCreateProgramWithIL(cl_context context, const void* il, size_t length,
                                  cl_int* errcode_ret) {
+  // Programs may call it by its address, which is one for all contexts.
+  if (spread::is_spread(context))
+    return spread::clCreateProgramWithIL(context, il, length, errcode_ret);
   Context* in = find(context);
   if (in == nullptr) return give<cl_program>(CL_INVALID_CONTEXT, errcode_ret);
   if (il == nullptr || length == 0) return give<cl_program>(CL_INVALID_VALUE, errcode_ret);
@@ -377,31 +383,41 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
   return made;
 }
 
+bool answer_of_program(const Program& program, cl_program_info parameter, const Wanted& answer,
+                       cl_int* result) {
+  switch (parameter) {
+    case CL_PROGRAM_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{program.references.load()});
+      return true;
+    case CL_PROGRAM_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(program.context));
+      return true;
+    case CL_PROGRAM_NUM_DEVICES:
+      *result = answer.one(static_cast<cl_uint>(program.devices.size()));
+      return true;
+    case CL_PROGRAM_DEVICES: {
+      std::vector<cl_device_id> devices;
+      for (Device* device : program.devices) devices.push_back(handle_of<cl_device_id>(device));
+      *result = answer.list(devices);
+      return true;
+    }
+    case CL_PROGRAM_SOURCE:
+      if (!program.from_source) return false;
+      *result = answer.text(program.source);
+      return true;
+    default:
+      return false;
+  }
+}
+
 cl_int clGetProgramInfo(cl_program program, cl_program_info param_name, size_t param_value_size,
                         void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   const Program* found = find(program);
   if (found == nullptr) return CL_INVALID_PROGRAM;
-  switch (param_name) {
-    case CL_PROGRAM_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_PROGRAM_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_PROGRAM_NUM_DEVICES:
-      return answer.one(static_cast<cl_uint>(found->devices.size()));
-    case CL_PROGRAM_DEVICES: {
-      std::vector<cl_device_id> devices;
-      for (Device* device : found->devices) devices.push_back(handle_of<cl_device_id>(device));
-      return answer.list(devices);
-    }
-    case CL_PROGRAM_SOURCE:
-      if (found->from_source) return answer.text(found->source);
-      break;
-    case CL_PROGRAM_BINARIES:
-      return binaries(*found, answer);
-    default:
-      break;
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_program(*found, param_name, answer, &result)) return result;
+  if (param_name == CL_PROGRAM_BINARIES) return binaries(*found, answer);
   return ask_server({found->session, Subject::kProgram, found->wire_id}, param_name, answer);
 }
 

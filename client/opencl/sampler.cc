@@ -50,22 +50,32 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
 cl_int clRetainSampler(cl_sampler sampler) { return retain_handle(sampler); }
 cl_int clReleaseSampler(cl_sampler sampler) { return release_handle(sampler); }
 
+bool answer_of_sampler(const Sampler& sampler, cl_sampler_info parameter, const Wanted& answer,
+                       cl_int* result) {
+  switch (parameter) {
+    case CL_SAMPLER_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{sampler.references.load()});
+      return true;
+    case CL_SAMPLER_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(sampler.context));
+      return true;
+    case CL_SAMPLER_PROPERTIES:
+      *result = answer.list(sampler.properties);
+      return true;
+    default:
+      return false;
+  }
+}
+
 cl_int clGetSamplerInfo(cl_sampler sampler, cl_sampler_info param_name, size_t param_value_size,
                         void* param_value, size_t* param_value_size_ret) {
   const Wanted answer = {param_value_size, param_value, param_value_size_ret};
   const Sampler* found = find(sampler);
   if (found == nullptr) return CL_INVALID_SAMPLER;
-  switch (param_name) {
-    case CL_SAMPLER_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_SAMPLER_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_SAMPLER_PROPERTIES:
-      return answer.list(found->properties);
-    default:
-      return ask_server({found->session, wire::opencl::Subject::kSampler, found->wire_id},
-                        param_name, answer);
-  }
+  cl_int result = CL_SUCCESS;
+  if (answer_of_sampler(*found, param_name, answer, &result)) return result;
+  return ask_server({found->session, wire::opencl::Subject::kSampler, found->wire_id}, param_name,
+                    answer);
 }
 
 }  // namespace tendril::client::opencl

@@ -14,7 +14,9 @@
 #include "client/core/attachment.h"
 #include "client/core/stats.h"
 #include "client/opencl/callbacks.h"
+#include "client/opencl/information.h"
 #include "client/opencl/memory.h"
+#include "client/opencl/spread/spread.h"
 #include "config/configuration.h"
 
 namespace tendril::client::opencl {
@@ -24,15 +26,37 @@ constinit core::Attachment<Process> g_attachment;
 
 void forget_after_fork() { g_attachment.forget_in_child(); }
 
+// Platforms of two servers are one if their drivers are: then a context may have devices of both.
+bool is_same(const Platform& one, Session* session, uint32_t number) {
+  for (const cl_platform_info what :
+       {CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, CL_PLATFORM_PROFILE}) {
+    std::string first, second;
+    const auto platform = wire::opencl::Subject::kPlatform;
+    if (ask_server({one.session, platform, one.number}, what, &first) != CL_SUCCESS ||
+        ask_server({session, platform, number}, what, &second) != CL_SUCCESS || first != second)
+      return false;
+  }
+  return true;
+}
+
 Platform* platform_of(Process* process, Session* session, uint32_t number) {
   for (Platform* platform : process->platforms)
-    if (platform->session == session && platform->number == number) return platform;
-  auto* platform = new Platform;
-  platform->shown = {kTable, nullptr};
-  platform->session = session;
-  platform->number = number;
-  process->platforms.push_back(platform);
-  return platform;
+    for (const auto& [at, its_number] : platform->servers)
+      if (at == session && its_number == number) return platform;
+  Platform* found = nullptr;
+  for (Platform* platform : process->platforms)
+    if (found == nullptr && platform->servers.back().first != session &&
+        is_same(*platform, session, number))
+      found = platform;
+  if (found == nullptr) {
+    found = new Platform;
+    found->shown = {kTable, nullptr};
+    found->session = session;
+    found->number = number;
+    process->platforms.push_back(found);
+  }
+  found->servers.emplace_back(session, number);
+  return found;
 }
 
 class Newcomers final : public core::Newcomers {
@@ -46,17 +70,21 @@ class Newcomers final : public core::Newcomers {
     if (mine->call(0, request, reply) != CL_SUCCESS) return -1;
     const uint64_t count = reply.device.count;
     if (reply.platform.count != count || reply.kind.count != count) return -1;
+    // What is asked about platforms takes the answer's place.
+    const std::vector<uint32_t> platforms(reply.platform.begin(), reply.platform.end());
+    const std::vector<uint64_t> kinds(reply.kind.begin(), reply.kind.end());
+    const std::vector<uint64_t> ids(reply.device.begin(), reply.device.end());
     for (uint64_t slot = 0; slot < count; ++slot) {
-      Platform* platform = platform_of(process_, mine, reply.platform[slot]);
+      Platform* platform = platform_of(process_, mine, platforms[slot]);
       Device* device = process_->devices.create(Kind::kDevice, mine->index, [&](Device* record) {
         record->shown = {kTable, record};
         record->session = mine;
         record->platform = platform;
-        record->type = reply.kind[slot];
+        record->type = kinds[slot];
         record->references.store(1);
       });
       if (device == nullptr) return -1;
-      device->wire_id = reply.device[slot];
+      device->wire_id = ids[slot];
       mine->devices.push_back(device);
       platform->devices.push_back(device);
     }
@@ -108,6 +136,7 @@ int attach() {
 void destroy(Object* object) {
   Process* all = process();
   if (all == nullptr) return;
+  if (object->session == nullptr) return spread::destroy(object);
   switch (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire))) {
     case Kind::kContext:
       return all->contexts.destroy(static_cast<Context*>(object));
@@ -174,9 +203,13 @@ void end_if_unneeded(Object* object) {
   // Of two threads that find it unneeded, one ends it.
   uint32_t none = 0;
   if (!object->uses.compare_exchange_strong(none, UINT32_MAX)) return;
-  wire::opencl::release_request request;
-  request.object = object->wire_id;
-  (void)object->session->enqueue(0, request);  // a lost session has no objects
+  if (object->session != nullptr) {
+    wire::opencl::release_request request;
+    request.object = object->wire_id;
+    (void)object->session->enqueue(0, request);  // a lost session has no objects
+  } else {
+    spread::end_members(object);
+  }
   end_locally(object);
 }
 
@@ -264,7 +297,7 @@ bool Session::awaits_callbacks() { return callbacks_awaited(); }
 
 void Session::lost(const base::Status& why) {
   tell_lost(why, "CL_DEVICE_NOT_AVAILABLE");
-  callbacks_lost(CL_DEVICE_NOT_AVAILABLE);
+  callbacks_lost(this, CL_DEVICE_NOT_AVAILABLE);
 }
 
 }  // namespace tendril::client::opencl

@@ -61,16 +61,20 @@ class Session final : public core::Calls<Results> {
   std::map<uint64_t, Destination> destinations_;  // guarded by lock_; by address
 };
 
-// One of a server's platforms.
+// The platforms of one name and version, one of each server.
 struct Platform {
   Handle shown;
-  Session* session = nullptr;
-  uint32_t number = 0;  // at the server
+  Session* session = nullptr;  // of the first server, which answers what is asked
+  uint32_t number = 0;         // there
+  std::vector<std::pair<Session*, uint32_t>> servers;
   std::vector<Device*> devices;
 };
 
 struct Callbacks;
 struct SharedMemories;
+namespace spread {
+struct Tables;
+}
 
 struct Process {
   std::vector<Session*> sessions;
@@ -85,6 +89,7 @@ struct Process {
   core::Table<Sampler> samplers;
   core::Part<Callbacks> callbacks;
   core::Part<SharedMemories> shared;  // svm.h
+  core::Part<spread::Tables> spread;  // spread/object.h
 };
 Process* process();  // null before the first attach, and in a forked child
 // Attaches if that has not happened. False: there is no server; stderr has said why.

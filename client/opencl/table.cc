@@ -12,14 +12,10 @@ TENDRIL_OPENCL_FUNCTIONS(TENDRIL_PROTOTYPE)
 #undef TENDRIL_PROTOTYPE
 
 namespace tendril::client::opencl {
-namespace {
 
 cl_int unknown_slot() {
-  refused("a function that is newer than this library", "it is not in OpenCL 3.0", nullptr);
-  return CL_INVALID_OPERATION;
+  return refused("a function that is newer than this library", "it is not in OpenCL 3.0", nullptr);
 }
-
-}  // namespace
 
 Refusal refused(const char* name, const char* reason, cl_int* error) {
   log_once(LogLevel::kError, "%s is not available through Tendril: %s", name, reason);
@@ -28,21 +24,7 @@ Refusal refused(const char* name, const char* reason, cl_int* error) {
 }
 
 #define TENDRIL_SLOT(symbol) reinterpret_cast<const void*>(&::symbol),
-#define TENDRIL_LATER reinterpret_cast<const void*>(&unknown_slot)
-const void* const kTable[] = {TENDRIL_OPENCL_TABLE(TENDRIL_SLOT)  //
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER,
-                              TENDRIL_LATER};
-#undef TENDRIL_LATER
+const void* const kTable[] = {TENDRIL_OPENCL_TABLE(TENDRIL_SLOT) TENDRIL_OPENCL_LATER_SLOTS};
 #undef TENDRIL_SLOT
 
 }  // namespace tendril::client::opencl

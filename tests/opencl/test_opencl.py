@@ -76,18 +76,6 @@ class Opencl(unittest.TestCase):
     def test_queues_on_devices_are_refused(self):
         self.succeeds(run(self.server, [PROGRAM, "queues_on_the_device"]), "0 failures")
 
-    def test_two_servers(self):
-        """A context for each. One for both is refused, and the message says what to do."""
-        other = OpenclServer("--warm", 1)
-        try:
-            both = f"{self.server.endpoint},{other.endpoint}"
-            words = [PROGRAM, "two_servers"]
-            done = run(self.server, words, "-n", "2", TENDRIL_SERVERS=both)
-        finally:
-            other.stop()
-        self.succeeds(done, "0 failures")
-        self.assertIn("a context cannot have devices of two servers", done.stderr)
-
     def test_no_command_waits_for_an_answer(self):
         """Of 12,000 calls the server answers a few. An answer has 16 bytes at least."""
         with Relay(self.server.port) as relay:

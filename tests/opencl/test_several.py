@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts with devices of several servers: programs that know nothing of Tendril, with results
+that are compared with those of one native device. On Debian's PoCL; without it they are skipped."""
+
+import os
+import signal
+import subprocess
+import unittest
+
+from server import HAS_POCL, PROGRAM, PROGRAMS, OpenclServer, natively, run
+from harness import (
+    ADDRESS_SANITIZED,
+    TENDRIL,
+    THREAD_SANITIZED,
+    clean_environment,
+    eventually,
+    is_running,
+    listing,
+)
+
+SEVERAL = PROGRAMS / "tendril_several_program"
+# Of tests/opencl/program.cc: on the last device, in a context that has them all.
+ON_THE_LAST = """kernels large_copies large_reads_beside_work copies_that_wait copies_on_the_device
+    rectangles mappings sub_buffers events user_events callbacks errors threads markers sub_devices
+    images image_information image_kernels image_copies image_mappings image_of_a_buffer old_wait
+    printing""".split()
+
+
+@unittest.skipUnless(HAS_POCL, "PoCL (Debian's pocl-opencl-icd) is not installed")
+@unittest.skipIf(THREAD_SANITIZED or ADDRESS_SANITIZED, "the loader is not sanitized")
+class Several(unittest.TestCase):
+    SERVERS = 3
+
+    @classmethod
+    def setUpClass(cls):
+        cls.servers = [OpenclServer("--warm", 1) for _ in range(cls.SERVERS)]
+
+    @classmethod
+    def tearDownClass(cls):
+        for server in cls.servers:
+            server.stop()
+
+    def on(self, count, words, **environment):
+        some = self.servers[:count]
+        names = ",".join(server.endpoint for server in some)
+        done = run(
+            some[0], words, "-n", str(count), seconds=200, TENDRIL_SERVERS=names, **environment
+        )
+        logs = "".join(server.log() for server in some)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
+        self.assertIn("0 failures", done.stdout)
+        return done
+
+    def test_all_natively(self):
+        """The program itself is right."""
+        done = natively([SEVERAL, "all"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_all(self):
+        for transport in ("tcp", "shm"):
+            with self.subTest(transport):
+                self.on(2, [SEVERAL, "all"], TENDRIL_TRANSPORT=transport)
+
+    def test_random_graphs(self):
+        """The same bytes as on one native device, however commands are spread."""
+        words = [SEVERAL, "graphs", "1", "7", "200"]
+        wanted = natively(words)
+        self.assertEqual(wanted.stdout.count("graph "), 6, wanted.stdout + wanted.stderr)
+        for count, transport in ((1, "tcp"), (2, "tcp"), (3, "shm")):
+            with self.subTest(f"{count} servers over {transport}"):
+                done = self.on(count, words, TENDRIL_TRANSPORT=transport)
+                self.assertEqual(done.stdout, wanted.stdout)
+
+    def test_what_a_program_does_on_one_device(self):
+        for part in ON_THE_LAST:
+            with self.subTest(part):
+                self.on(2, [PROGRAM, part], ALL_DEVICES="1")
+
+    def test_a_context_for_each(self):
+        """Servers with the same driver are one platform. A context may be on one all the same."""
+        self.on(2, [PROGRAM, "two_servers"])
+
+    def test_refusals(self):
+        done = self.on(2, [SEVERAL, "refusals"])
+        self.assertIn("clSVMAlloc is not available through Tendril: the context has", done.stderr)
+
+    def held(self, part):
+        """The part, until it waits for a line."""
+        names = ",".join(server.endpoint for server in self.servers[:2])
+        process = subprocess.Popen(
+            [TENDRIL, "run", "-n", "2", "--", SEVERAL, part],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(TENDRIL_SERVERS=names),
+        )
+        self.addCleanup(process.kill)
+        return process
+
+    def test_nothing_is_left(self):
+        """Of what was made and released again, no byte is charged, while the program lives."""
+        process = self.held("again")
+        self.assertEqual(process.stdout.readline(), "released\n")
+
+        def used():
+            leases = [lease for server in self.servers[:2] for lease in listing([server])["leases"]]
+            self.assertEqual(len(leases), 2)
+            return [each["memory_used_bytes"] for lease in leases for each in lease["slices"]]
+
+        eventually(lambda: used() == [0, 0], 10, "the end of all memory")
+        said, errors = process.communicate("\n", timeout=60)
+        self.assertEqual(process.returncode, 0, said + errors)
+
+    def test_death_of_one_server(self):
+        """What needs it fails at once, and says so. The other goes on."""
+        process = self.held("survive")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        worker = self.servers[0].session_worker()
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: not is_running(worker), 10, "the worker's end")
+        said, errors = process.communicate("\n", timeout=60)
+        self.assertEqual(process.returncode, 0, said + errors)
+        self.assertIn("CL_DEVICE_NOT_AVAILABLE", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
