@@ -501,10 +501,17 @@ void errors() {
                                    nullptr) == CL_SUCCESS);
   EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 2, nullptr, none, nullptr, 0, nullptr,
                                    nullptr) == CL_SUCCESS);
-  // Groups that the device, or the kernel, does not have.
+  // Groups that the device, or the kernel, does not have. What was refused has no event.
   const size_t uneven = 1000, eight = 8, four = 4;
-  EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, &all, &uneven, 0, nullptr,
-                                   nullptr) == CL_INVALID_WORK_GROUP_SIZE);
+  for (int i = 0; i < 2; ++i) {
+    cl_event event = nullptr;
+    EXPECT(cl.clEnqueueNDRangeKernel(work.queue, work.add, 1, nullptr, &all, &uneven, 0, nullptr,
+                                     &event) == CL_INVALID_WORK_GROUP_SIZE);
+    EXPECT(event == nullptr);
+    EXPECT(cl.clEnqueueMarkerWithWaitList(work.queue, 0, nullptr, &event) == CL_SUCCESS);
+    EXPECT(cl.clWaitForEvents(1, &event) == CL_SUCCESS);
+    EXPECT(cl.clReleaseEvent(event) == CL_SUCCESS);
+  }
   cl_program program = built(
       "kernel __attribute__((reqd_work_group_size(8, 1, 1))) void in_eights(global int* a) "
       "{ a[get_global_id(0)] += get_local_id(0); }");

@@ -21,9 +21,9 @@ from harness import (
 SEVERAL = PROGRAMS / "tendril_several_program"
 # Of tests/opencl/program.cc: on the last device, in a context that has them all.
 ON_THE_LAST = """kernels large_copies large_reads_beside_work copies_that_wait copies_on_the_device
-    rectangles mappings sub_buffers events user_events callbacks errors threads markers sub_devices
-    images image_information image_kernels image_copies image_mappings image_of_a_buffer old_wait
-    printing""".split()
+    rectangles mappings sub_buffers events user_events callbacks builds_again includes
+    errors threads markers sub_devices images image_information image_kernels
+    image_copies image_mappings image_of_a_buffer old_wait printing""".split()
 
 
 @unittest.skipUnless(HAS_POCL, "PoCL (Debian's pocl-opencl-icd) is not installed")
