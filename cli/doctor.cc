@@ -304,6 +304,9 @@ bool Checkup::check_transport() {
        base::format("%s: %s (attached in %.1f ms)%s", attached->transport.c_str(),
                     attached->reason.c_str(), took_ms, tried.c_str()));
   figure("attach_ms", took_ms);
+  // In order, or the server waits for this client to come back.
+  attached->command->shutdown();
+  for (const auto& each : attached->bulk) each->shutdown();
   return true;
 }
 
