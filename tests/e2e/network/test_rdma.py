@@ -97,7 +97,9 @@ class Programs:
             ),
         )
         self.addCleanup(process.kill)
-        self.assertIn("over rdma", process.stdout.readline())
+        lines = iter(process.stdout.readline, "")
+        said = next((line for line in lines if "attached to" in line), "nothing")
+        self.assertIn("over rdma", said)
         time.sleep(self.begins_s)
         self.assertIsNone(process.poll(), "it ended before the link did")
         return process
@@ -397,6 +399,15 @@ class Reasons(unittest.TestCase):
         line = self.doctor(self.cards.environment())
         for phrase in ("double0:1 (RoCE)", "a read takes", "calls over", "bulk data over"):
             self.assertIn(phrase, line)
+
+    def test_it_ends_its_session_in_order(self):
+        """A server that sees a cut waits for the client, and says so."""
+        lends = self.cards.environment(TENDRIL_RDMA_DEVICE="any")
+        with Server(environment=lends) as server:
+            for transport in ("tcp", "rdma,tcp", "rdma") * 3:
+                self.asks(server, self.cards.environment(), transport)
+            eventually(server.idle, 40, "everything given back")
+            self.assertNotIn("is cut", server.log())
 
     def test_the_library_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
