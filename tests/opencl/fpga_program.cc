@@ -6,6 +6,7 @@
 //   fault        a kernel that breaks the device
 //   language V   programs in the device's language, in version V of OpenCL
 //   large N      loads a configuration of about N bytes, runs it
+//   held         commands that the program holds back
 //   late_error   a command that the driver refuses (through Tendril only)
 //   copies       copies that are large enough to be mapped instead
 #include <stdio.h>
@@ -153,6 +154,40 @@ void fault() {
   EXPECT(status == CL_OUT_OF_RESOURCES);
 }
 
+// They wait for events that the program sets, and it flushes and waits only then.
+void held() {
+  cl_program program = loaded(kBitstream);
+  cl_kernel add = kernel_of(program, "add");
+  std::vector<int> values(1u << 20, 1), back(values.size()), few(16);
+  const size_t bytes = values.size() * sizeof(int), items = values.size();
+  cl_int error = CL_SUCCESS;
+  const int more = 3;
+  cl_mem buffer = cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
+  EXPECT(cl.clSetKernelArg(add, 0, sizeof buffer, &buffer) == CL_SUCCESS);
+  EXPECT(cl.clSetKernelArg(add, 1, sizeof more, &more) == CL_SUCCESS);
+  for (int turn = 0; turn < 3; ++turn) {
+    cl_event held = cl.clCreateUserEvent(g_context, &error), read = nullptr;
+    EXPECT(error == CL_SUCCESS);
+    EXPECT(cl.clEnqueueWriteBuffer(g_queue, buffer, CL_FALSE, 0, bytes, values.data(), 1, &held,
+                                   nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueNDRangeKernel(g_queue, add, 1, nullptr, &items, nullptr, 0, nullptr,
+                                     nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_FALSE, 0, few.size() * sizeof(int),
+                                  few.data(), 0, nullptr, nullptr) == CL_SUCCESS);
+    EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_FALSE, 0, bytes, back.data(), 0, nullptr,
+                                  &read) == CL_SUCCESS);
+    EXPECT(cl.clSetUserEventStatus(held, CL_COMPLETE) == CL_SUCCESS);
+    if (turn == 1) EXPECT(cl.clFinish(g_queue) == CL_SUCCESS);
+    EXPECT(cl.clWaitForEvents(1, &read) == CL_SUCCESS);
+    EXPECT(few[15] == 4 && back[0] == 4 && back.back() == 4);
+    EXPECT(cl.clReleaseEvent(read) == CL_SUCCESS);
+    EXPECT(cl.clReleaseEvent(held) == CL_SUCCESS);
+  }
+  EXPECT(cl.clReleaseKernel(add) == CL_SUCCESS);
+  EXPECT(cl.clReleaseMemObject(buffer) == CL_SUCCESS);
+  EXPECT(cl.clReleaseProgram(program) == CL_SUCCESS);
+}
+
 // The driver refuses so many items, and the program hears of it when it waits.
 void late_error() {
   cl_program program = loaded(kBitstream);
@@ -277,6 +312,8 @@ int main(int argc, char** argv) {
     language(argc > 2 && strcmp(argv[2], "2.2") == 0);
   else if (strcmp(what, "large") == 0)
     large(argc > 2 ? strtoul(argv[2], nullptr, 10) : 1u << 20);
+  else if (strcmp(what, "held") == 0)
+    held();
   else if (strcmp(what, "late_error") == 0)
     late_error();
   else if (strcmp(what, "copies") == 0)

@@ -149,6 +149,20 @@ class Fpga(unittest.TestCase):
             finally:
                 server.stop()
 
+    def test_a_driver_that_waits_when_it_is_flushed(self):
+        """The worker does not flush what the program holds back with an event of its own."""
+        found = {**self.found, "OCL_ICD_TEST_FPGA_FLUSH": "waits", "OCL_ICD_TEST_FPGA_MAPS": "late"}
+        self.succeeds(natively([PROGRAM, "held"], **found))
+        server = OpenclServer("--warm", 1, environment=found)
+        try:
+            for transport in ("tcp", "shm"):
+                with self.subTest(transport):
+                    options = {"TENDRIL_TRANSPORT": transport}
+                    self.succeeds(run(server, [PROGRAM, "held"], seconds=20, **options))
+                    self.succeeds(run(server, [PROGRAM, "copies"], seconds=20, **options))
+        finally:
+            server.stop()
+
     def test_turns(self):
         """Each tenant configures the device for itself. One has a quarter of its time."""
         seen = []

@@ -126,7 +126,7 @@ cl_int handle(Executor& w, const wire::opencl::read_now_request& m, wire::opencl
                                   m.bytes, room.get(), command.waits, command.wait, &event)
                             : read_part(w.driver(), command, m.form, m.shape, room.get(), &event);
   if (result != CL_SUCCESS) return result;
-  w.driver().clFlush(command.queue);
+  w.flush(m.queue, command.queue);
   QueueState& state = *w.queue(m.queue);
   const cl_int owed = state.owed;
   state.owed = CL_SUCCESS;
@@ -228,7 +228,7 @@ cl_int handle(Executor& w, const wire::opencl::read_request& m) {
     if (last != nullptr) w.driver().clReleaseEvent(last);
     return give_up(result);
   }
-  w.driver().clFlush(command.queue);
+  w.begin(m.queue, command.queue);
   std::vector<JobRef>& reads = w.queue(m.queue)->reads;
   reads.erase(std::remove_if(reads.begin(), reads.end(),
                              [](const JobRef& job) { return job->finished.load(); }),
@@ -261,7 +261,7 @@ cl_int write_pieces(Executor& w, const wire::opencl::write_request& m, const Com
                                                command.waits, command.wait, &event)
                  : CL_OUT_OF_HOST_MEMORY;
     if (result != CL_SUCCESS) return false;
-    driver.clFlush(command.queue);
+    w.begin(m.queue, command.queue);
     if (*last != nullptr) driver.clReleaseEvent(*last);
     *last = event;
     if (holds) {
@@ -285,7 +285,7 @@ cl_int write_whole(Executor& w, const wire::opencl::write_request& m, const Comm
                                   m.bytes, all, command.waits, command.wait, event)
                             : write_part(w.driver(), command, m.form, m.shape, all, event);
   if (result != CL_SUCCESS) return result;
-  w.driver().clFlush(command.queue);
+  w.begin(m.queue, command.queue);
   w.driver().clRetainEvent(*event);
   data->keep(*event);
   return result;

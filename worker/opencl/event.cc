@@ -7,6 +7,14 @@
 namespace tendril::worker::opencl {
 namespace {
 
+void flush(Executor& w, cl_command_queue queue) {
+  for (const auto& [id, state] : w.queues())
+    if (w.objects().find(Kind::kQueue, id) == queue) {
+      w.flush(id, queue);
+      return;
+    }
+}
+
 // A driver may keep commands until their queue is flushed, and natively a wait flushes.
 void submit(Executor& w, const cl_event* events, uint64_t count) {
   const gpu::OpenclDriver& driver = w.driver();
@@ -16,7 +24,7 @@ void submit(Executor& w, const cl_event* events, uint64_t count) {
         driver.clGetEventInfo(events[i], CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, nullptr) ==
             CL_SUCCESS &&
         queue != nullptr)
-      driver.clFlush(queue);
+      flush(w, queue);
   }
 }
 

@@ -81,6 +81,22 @@ QueueState* Executor::queue(uint64_t id) {
   return found != queues_.end() ? &found->second : nullptr;
 }
 
+void Executor::waits_for(const cl_event* events, uint64_t count) {
+  QueueState* const state = queue(call_queue_);
+  if (state == nullptr) return;
+  for (uint64_t i = 0; i < count && !state->may_block; ++i)
+    state->may_block = jobs_.status_of(events[i]) > CL_COMPLETE;
+}
+
+void Executor::begin(uint64_t id, cl_command_queue handle) {
+  if (!queue(id)->may_block) driver_.clFlush(handle);
+}
+
+cl_int Executor::flush(uint64_t id, cl_command_queue handle) {
+  queue(id)->may_block = false;
+  return driver_.clFlush(handle);
+}
+
 bool Executor::charge_all(cl_context context, uint64_t id, uint64_t bytes) {
   const std::vector<uint32_t>& slots = context_slots_[context];
   for (size_t i = 0; i < slots.size(); ++i) {

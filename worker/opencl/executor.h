@@ -45,8 +45,11 @@ struct QueueState {
   cl_context context = nullptr;
   uint32_t slot = 0;
   bool in_order = true;
-  cl_int owed = CL_SUCCESS;   // the error of a command that nobody awaited
-  cl_event last = nullptr;    // of the last command, with a reference; null: not known
+  cl_int owed = CL_SUCCESS;  // the error of a command that nobody awaited
+  cl_event last = nullptr;   // of the last command, with a reference; null: not known
+  // A command may wait for an event that the program has still to set, and no wait or flush of the
+  // program's came after it.
+  bool may_block = false;
   bool in_place = false;      // large copies may be made in the memory of its device
   std::vector<JobRef> reads;  // whose data the client does not have yet
   // The error of a read that the program awaits. Any thread sets it.
@@ -104,6 +107,14 @@ class Executor {
   // Null: there is no such job, or it is done.
   JobRef held(uint64_t event);
   void forget_event(uint64_t event) { held_events_.erase(event); }
+
+  // The current call's command waits for these.
+  void waits_for(const cl_event* events, uint64_t count);
+  // Tells the driver to begin, unless a command may block: some drivers run all of a queue's
+  // commands inside of clFlush. Then the program's own flush or wait does it, as natively.
+  void begin(uint64_t queue, cl_command_queue handle);
+  // The program waits for the queue, or flushes it.
+  cl_int flush(uint64_t queue, cl_command_queue handle);
 
   // The current call is about this queue, and is to make this event. If it fails, the event says
   // so, and the queue owes the error.

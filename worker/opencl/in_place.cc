@@ -13,8 +13,8 @@ constexpr uint64_t kLeastBytes = 1u << 20;
 constexpr uint32_t kLookUs = 100;
 
 bool is_large(const QueueState& queue, wire::opencl::Form form, uint64_t transfer, uint64_t bytes) {
-  return queue.in_place && form == wire::opencl::Form::kLinear && transfer != 0 &&
-         bytes >= kLeastBytes;
+  return queue.in_place && !queue.may_block && form == wire::opencl::Form::kLinear &&
+         transfer != 0 && bytes >= kLeastBytes;
 }
 
 struct Mapped {

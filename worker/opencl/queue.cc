@@ -58,7 +58,7 @@ cl_int handle(Executor& w, const wire::opencl::queue_flush_request& m) {
   Scope scope(w);
   auto queue = scope.get<cl_command_queue>(Kind::kQueue, m.queue);
   w.adds_nothing();
-  return scope.ok() ? w.driver().clFlush(queue) : scope.error();
+  return scope.ok() ? w.flush(m.queue, queue) : scope.error();
 }
 
 // The answer comes when everything in the queue is over and the client has all data. The last
@@ -74,7 +74,7 @@ cl_int handle(Executor& w, const wire::opencl::queue_finish_request& m,
     if (result != CL_SUCCESS) return result;
   }
   w.adds_nothing();
-  w.driver().clFlush(queue);
+  w.flush(m.queue, queue);
   const cl_int owed = state.owed;
   state.owed = CL_SUCCESS;
   w.replies().take_over();

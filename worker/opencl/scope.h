@@ -36,6 +36,8 @@ class Scope {
       if (found[i] == nullptr)
         fail(kind == Kind::kEvent ? CL_INVALID_EVENT_WAIT_LIST : api::opencl::error_of(kind));
     }
+    if constexpr (std::is_same_v<T, cl_event>)
+      if (ok()) executor_.waits_for(found, ids.count);
     return found;
   }
   template <typename T>
