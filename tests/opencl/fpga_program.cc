@@ -14,7 +14,9 @@
 #include <string.h>
 #include <time.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/opencl/opencl.h"
@@ -166,21 +168,26 @@ void held() {
   EXPECT(cl.clSetKernelArg(add, 0, sizeof buffer, &buffer) == CL_SUCCESS);
   EXPECT(cl.clSetKernelArg(add, 1, sizeof more, &more) == CL_SUCCESS);
   for (int turn = 0; turn < 3; ++turn) {
-    cl_event held = cl.clCreateUserEvent(g_context, &error), read = nullptr;
+    cl_event held = cl.clCreateUserEvent(g_context, &error), read[2] = {};
     EXPECT(error == CL_SUCCESS);
     EXPECT(cl.clEnqueueWriteBuffer(g_queue, buffer, CL_FALSE, 0, bytes, values.data(), 1, &held,
                                    nullptr) == CL_SUCCESS);
     EXPECT(cl.clEnqueueNDRangeKernel(g_queue, add, 1, nullptr, &items, nullptr, 0, nullptr,
                                      nullptr) == CL_SUCCESS);
     EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_FALSE, 0, few.size() * sizeof(int),
-                                  few.data(), 0, nullptr, nullptr) == CL_SUCCESS);
+                                  few.data(), 0, nullptr, &read[0]) == CL_SUCCESS);
     EXPECT(cl.clEnqueueReadBuffer(g_queue, buffer, CL_FALSE, 0, bytes, back.data(), 0, nullptr,
-                                  &read) == CL_SUCCESS);
-    EXPECT(cl.clSetUserEventStatus(held, CL_COMPLETE) == CL_SUCCESS);
+                                  &read[1]) == CL_SUCCESS);
+    std::thread other([held] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT(cl.clSetUserEventStatus(held, CL_COMPLETE) == CL_SUCCESS);
+    });
+    if (turn == 0) other.join();  // else it sets the event while this thread waits
     if (turn == 1) EXPECT(cl.clFinish(g_queue) == CL_SUCCESS);
-    EXPECT(cl.clWaitForEvents(1, &read) == CL_SUCCESS);
+    EXPECT(cl.clWaitForEvents(2, read) == CL_SUCCESS);
+    if (turn != 0) other.join();
     EXPECT(few[15] == 4 && back[0] == 4 && back.back() == 4);
-    EXPECT(cl.clReleaseEvent(read) == CL_SUCCESS);
+    for (cl_event each : read) EXPECT(cl.clReleaseEvent(each) == CL_SUCCESS);
     EXPECT(cl.clReleaseEvent(held) == CL_SUCCESS);
   }
   EXPECT(cl.clReleaseKernel(add) == CL_SUCCESS);

@@ -66,7 +66,10 @@ cl_int handle(Executor& w, const wire::opencl::release_request& m) {
       return release_object<cl_context>(object, driver.clReleaseContext);
     case Kind::kQueue:
       w.gate().queue_ends(static_cast<cl_command_queue>(object));
-      if (QueueState* queue = w.queue(m.object)) w.forget_last(queue);
+      if (QueueState* queue = w.queue(m.object)) {
+        w.forget_last(queue);
+        w.let_go_of_holders(queue);
+      }
       w.queues().erase(m.object);
       return release_object<cl_command_queue>(object, driver.clReleaseCommandQueue);
     case Kind::kMemory:

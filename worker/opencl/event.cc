@@ -7,24 +7,22 @@
 namespace tendril::worker::opencl {
 namespace {
 
-void flush(Executor& w, cl_command_queue queue) {
-  for (const auto& [id, state] : w.queues())
-    if (w.objects().find(Kind::kQueue, id) == queue) {
-      w.flush(id, queue);
-      return;
-    }
-}
-
-// A driver may keep commands until their queue is flushed, and natively a wait flushes.
+// A driver may keep commands until their queue is flushed, and natively a wait flushes. One driver
+// takes one failed command with each flush. So this goes on as long as it gets somewhere.
 void submit(Executor& w, const cl_event* events, uint64_t count) {
   const gpu::OpenclDriver& driver = w.driver();
-  for (uint64_t i = 0; i < count; ++i) {
-    cl_command_queue queue = nullptr;
-    if (w.jobs().status_of(events[i]) == CL_QUEUED &&
-        driver.clGetEventInfo(events[i], CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, nullptr) ==
-            CL_SUCCESS &&
-        queue != nullptr)
-      flush(w, queue);
+  for (uint64_t before = count + 1, queued = count; queued != 0 && queued < before;) {
+    before = queued;
+    queued = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (w.jobs().status_of(events[i]) != CL_QUEUED) continue;
+      cl_command_queue queue = nullptr;
+      driver.clGetEventInfo(events[i], CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, nullptr);
+      const uint64_t id = queue != nullptr ? w.queue_of(queue) : 0;
+      if (id == 0) continue;
+      w.flush(id, queue);
+      ++queued;
+    }
   }
 }
 

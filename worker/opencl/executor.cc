@@ -83,18 +83,65 @@ QueueState* Executor::queue(uint64_t id) {
 
 void Executor::waits_for(const cl_event* events, uint64_t count) {
   QueueState* const state = queue(call_queue_);
-  if (state == nullptr) return;
-  for (uint64_t i = 0; i < count && !state->may_block; ++i)
-    state->may_block = jobs_.status_of(events[i]) > CL_COMPLETE;
+  const auto hold = [&](cl_event event) {
+    std::vector<cl_event>& all = state->holders;
+    if (std::find(all.begin(), all.end(), event) != all.end()) return;
+    driver_.clRetainEvent(event);
+    all.push_back(event);
+  };
+  for (uint64_t i = 0; state != nullptr && i < count; ++i) {
+    cl_command_queue of = nullptr;  // none: the program sets it
+    if (jobs_.status_of(events[i]) <= CL_COMPLETE ||
+        driver_.clGetEventInfo(events[i], CL_EVENT_COMMAND_QUEUE, sizeof of, &of, nullptr) !=
+            CL_SUCCESS)
+      continue;
+    if (of == nullptr) hold(events[i]);
+    const QueueState* const other = of != nullptr ? queue(queue_of(of)) : nullptr;
+    if (other != nullptr && other != state)
+      for (cl_event event : other->holders) hold(event);
+  }
+}
+
+bool Executor::may_block(const QueueState& state) const {
+  return state.flushes->load() != 0 ||
+         std::any_of(state.holders.begin(), state.holders.end(),
+                     [this](cl_event event) { return jobs_.status_of(event) > CL_COMPLETE; });
+}
+
+void Executor::let_go_of_holders(QueueState* state) {
+  for (cl_event event : state->holders) driver_.clReleaseEvent(event);
+  state->holders.clear();
+}
+
+uint64_t Executor::queue_of(cl_command_queue handle) const {
+  for (const auto& [id, state] : queues_)
+    if (objects_.find(Kind::kQueue, id) == handle) return id;
+  return 0;
 }
 
 void Executor::begin(uint64_t id, cl_command_queue handle) {
-  if (!queue(id)->may_block) driver_.clFlush(handle);
+  if (!may_block(*queue(id))) driver_.clFlush(handle);
 }
 
 cl_int Executor::flush(uint64_t id, cl_command_queue handle) {
-  queue(id)->may_block = false;
-  return driver_.clFlush(handle);
+  QueueState& state = *queue(id);
+  if (!may_block(state) || in_background_->load() >= kBackgroundMax) {
+    let_go_of_holders(&state);
+    return driver_.clFlush(handle);
+  }
+  driver_.clRetainCommandQueue(handle);
+  state.flushes->fetch_add(1);
+  in_background_->fetch_add(1);
+  std::thread([this, handle, one = flushing_, flushes = state.flushes, count = in_background_] {
+    {
+      const std::lock_guard<std::mutex> hold(*one);
+      driver_.clFlush(handle);
+    }
+    driver_.clReleaseCommandQueue(handle);
+    flushes->fetch_sub(1);
+    count->fetch_sub(1);
+  }).detach();
+  return CL_SUCCESS;
 }
 
 bool Executor::charge_all(cl_context context, uint64_t id, uint64_t bytes) {

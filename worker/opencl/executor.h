@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -47,9 +48,9 @@ struct QueueState {
   bool in_order = true;
   cl_int owed = CL_SUCCESS;  // the error of a command that nobody awaited
   cl_event last = nullptr;   // of the last command, with a reference; null: not known
-  // A command may wait for an event that the program has still to set, and no wait or flush of the
-  // program's came after it.
-  bool may_block = false;
+  // Events of the program's own that commands wait for, since the queue was flushed. References.
+  std::vector<cl_event> holders;
+  std::shared_ptr<std::atomic<int>> flushes = std::make_shared<std::atomic<int>>(0);  // that last
   bool in_place = false;      // large copies may be made in the memory of its device
   std::vector<JobRef> reads;  // whose data the client does not have yet
   // The error of a read that the program awaits. Any thread sets it.
@@ -100,6 +101,11 @@ class Executor {
   // Null: no such queue.
   QueueState* queue(uint64_t id);
   std::unordered_map<uint64_t, QueueState>& queues() { return queues_; }
+  uint64_t queue_of(cl_command_queue handle) const;  // 0: it is none
+  // Whether a command of the queue's waits for an event that the program has still to set, or a
+  // flush goes on because of one.
+  bool may_block(const QueueState& state) const;
+  void let_go_of_holders(QueueState* state);
   std::unordered_map<cl_context, std::vector<uint32_t>>& context_slots() { return context_slots_; }
 
   // An event that is not over for the client before the job is: its data are on the way.
@@ -113,7 +119,7 @@ class Executor {
   // Tells the driver to begin, unless a command may block: some drivers run all of a queue's
   // commands inside of clFlush. Then the program's own flush or wait does it, as natively.
   void begin(uint64_t queue, cl_command_queue handle);
-  // The program waits for the queue, or flushes it.
+  // The program waits for the queue, or flushes it. A flush that may last runs on another thread.
   cl_int flush(uint64_t queue, cl_command_queue handle);
 
   // The current call is about this queue, and is to make this event. If it fails, the event says
@@ -210,6 +216,8 @@ class Executor {
   Included included_;
   std::deque<Kept> kept_;
   std::shared_ptr<std::atomic<int>> pieces_held_ = std::make_shared<std::atomic<int>>(0);
+  // One thread at a time flushes what may last: some drivers run commands there.
+  std::shared_ptr<std::mutex> flushing_ = std::make_shared<std::mutex>();
   std::shared_ptr<std::atomic<int>> in_background_ = std::make_shared<std::atomic<int>>(0);
 };
 

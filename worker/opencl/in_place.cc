@@ -12,8 +12,9 @@ constexpr uint64_t kLeastBytes = 1u << 20;
 // A queue that has nothing to do maps within this time.
 constexpr uint32_t kLookUs = 100;
 
-bool is_large(const QueueState& queue, wire::opencl::Form form, uint64_t transfer, uint64_t bytes) {
-  return queue.in_place && !queue.may_block && form == wire::opencl::Form::kLinear &&
+bool is_large(const Executor& w, const QueueState& queue, wire::opencl::Form form,
+              uint64_t transfer, uint64_t bytes) {
+  return queue.in_place && !w.may_block(queue) && form == wire::opencl::Form::kLinear &&
          transfer != 0 && bytes >= kLeastBytes;
 }
 
@@ -54,7 +55,7 @@ bool copies_in_place(const gpu::OpenclDriver& driver, cl_device_id device, bool 
 
 bool write_in_place(Executor& w, const wire::opencl::write_request& m, const Command& command,
                     Incoming* data, cl_event* event, cl_int* result) {
-  if (!is_large(*w.queue(m.queue), m.form, m.transfer, m.bytes)) return false;
+  if (!is_large(w, *w.queue(m.queue), m.form, m.transfer, m.bytes)) return false;
   const gpu::OpenclDriver& driver = w.driver();
   const Mapped mapped =
       map(driver, command, CL_MAP_WRITE_INVALIDATE_REGION, m.shape.origin[0], m.bytes);
@@ -74,7 +75,7 @@ bool write_in_place(Executor& w, const wire::opencl::write_request& m, const Com
 bool read_in_place(Executor& w, const wire::opencl::read_request& m, const Command& command,
                    JobRef* job, cl_event* event) {
   const QueueState& queue = *w.queue(m.queue);
-  if (m.awaited == 0 || !is_large(queue, m.form, m.transfer, m.bytes) ||
+  if (m.awaited == 0 || !is_large(w, queue, m.form, m.transfer, m.bytes) ||
       !w.gate().is_free(queue.slot))
     return false;
   const gpu::OpenclDriver& driver = w.driver();
