@@ -35,8 +35,9 @@ void add_writer(Piece* piece, uint32_t member, cl_command_queue queue, bool in_o
   piece->owner = member;
   piece->valid = bit(member);
   piece->is_first = false;
-  opencl::clRetainEvent(event);
   auto& all = piece->writers;
+  if (!all.empty() && all.back().event == event) return;  // it uses the piece twice
+  opencl::clRetainEvent(event);
   cl_event marker = nullptr;
   if (!in_order && all.size() >= kWritersMax &&
       opencl::clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker) == CL_SUCCESS) {

@@ -23,6 +23,8 @@ struct Arrival {
   Arrival& operator=(const Arrival&) = delete;
   const cl_event gate;  // a user event at the member; a reference
   std::atomic<cl_int> status{CL_SUBMITTED};
+  std::atomic<uint32_t> left{1};  // parts, and one while they begin
+  std::atomic<cl_int> error{CL_COMPLETE};
   base::Lock lock;
   Move* next = nullptr;  // guarded by lock: may not write before this one has
 };

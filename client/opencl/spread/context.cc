@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts with devices of several servers, the ends of all objects in them, and what they do not
 // have.
+#include <algorithm>
+
 #include "client/opencl/entry.h"
 #include "client/opencl/information.h"
 #include "client/opencl/spread/functions.h"
@@ -25,6 +27,28 @@ bool find_members(const std::vector<Device*>& devices, std::vector<Member>* memb
     mine->devices.push_back(handle_of<cl_device_id>(device));
   }
   return true;
+}
+
+// What buffers are checked against. Round trips, here and not for each buffer.
+cl_int ask_devices(Context* context) {
+  constexpr uint64_t kBits = 8;
+  context->buffer_bytes_max = 0;
+  context->part_align_bytes = UINT64_MAX;
+  for (Device* device : context->devices) {
+    const auto handle = handle_of<cl_device_id>(device);
+    cl_ulong most = 0;
+    cl_uint align = 0;
+    cl_int result =
+        opencl::clGetDeviceInfo(handle, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most, &most, nullptr);
+    if (result == CL_SUCCESS)
+      result = opencl::clGetDeviceInfo(handle, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align, &align,
+                                       nullptr);
+    if (result != CL_SUCCESS) return result;
+    context->buffer_bytes_max = std::max<uint64_t>(context->buffer_bytes_max, most);
+    context->part_align_bytes =
+        std::min<uint64_t>(context->part_align_bytes, std::max<uint64_t>(1, align / kBits));
+  }
+  return CL_SUCCESS;
 }
 
 }  // namespace
@@ -60,6 +84,7 @@ cl_context make_context(const cl_context_properties* properties,
     if (*result == CL_SUCCESS)
       each.context = opencl::clCreateContext(properties, static_cast<cl_uint>(each.devices.size()),
                                              each.devices.data(), nullptr, nullptr, result);
+  if (*result == CL_SUCCESS) *result = ask_devices(context);
   if (*result == CL_SUCCESS) return handle_of<cl_context>(context);
   release(context);
   return nullptr;

@@ -15,22 +15,6 @@
 namespace tendril::client::opencl::spread {
 namespace {
 
-// A number that a device of the context has, the smallest or the largest.
-template <typename T>
-T of_devices(const Context& context, cl_device_info what, bool largest) {
-  T found = 0;
-  bool first = true;
-  for (Device* device : context.devices) {
-    T its = 0;
-    if (opencl::clGetDeviceInfo(handle_of<cl_device_id>(device), what, sizeof its, &its, nullptr) !=
-        CL_SUCCESS)
-      continue;
-    if (first || (largest ? its > found : its < found)) found = its;
-    first = false;
-  }
-  return found;
-}
-
 // What the program gave is kept until it is at the servers. With CL_MEM_USE_HOST_PTR the program
 // keeps it.
 cl_int keep_first(Memory* memory, const void* host_ptr) {
@@ -58,7 +42,7 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void*
   if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
   cl_int result = check_flags(flags, host_ptr);
   if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
-  if (size == 0 || size > of_devices<cl_ulong>(*in, CL_DEVICE_MAX_MEM_ALLOC_SIZE, true))
+  if (size == 0 || size > in->buffer_bytes_max)
     return give<cl_mem>(CL_INVALID_BUFFER_SIZE, errcode_ret);
   Memory* memory = create<cl_mem>(in);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
@@ -92,10 +76,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
                       ? check_region(*parent, flags, region)
                       : CL_INVALID_VALUE;
   if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
-  constexpr uint64_t kBits = 8;
-  const uint64_t align =
-      of_devices<cl_uint>(*context_of(parent), CL_DEVICE_MEM_BASE_ADDR_ALIGN, false);
-  if (align >= kBits && region->origin % (align / kBits) != 0)
+  if (region->origin % context_of(parent)->part_align_bytes != 0)
     return give<cl_mem>(CL_MISALIGNED_SUB_BUFFER_OFFSET, errcode_ret);
   Memory* memory = create<cl_mem>(parent->context);
   if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);

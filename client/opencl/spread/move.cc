@@ -11,19 +11,23 @@
 
 namespace tendril::client::opencl::spread {
 
-// One piece on its way. It holds the object, and so the context.
+// A part of a piece on its way. It holds the object, and so the context. While one part is written,
+// the next is read.
 struct Move {
   Memory* root;
   uint32_t from, to;
   uint64_t begin, bytes;
   cl_mem target;
   cl_command_queue reader, incoming;
+  bool is_last;  // then the reader is free again
   std::unique_ptr<uint8_t[]> data;
   std::shared_ptr<Arrival> arrival, before;
+  Move* next = nullptr;  // that waits for the same
 };
 
 namespace {
 
+constexpr uint64_t kPartBytes = 4u << 20;
 constexpr cl_mem_flags kAccess = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
 
 // Host access is checked here, and members must allow moves.
@@ -60,9 +64,13 @@ cl_int make_buffer(Memory* memory, uint32_t member) {
       context_of(memory)->members[member].context,
       member_flags(*memory) | (gives ? CL_MEM_COPY_HOST_PTR : 0), memory->bytes,
       gives ? const_cast<uint8_t*>(memory->first) : nullptr, &result);
+  if (result != CL_SUCCESS) return result;
   for (Piece& piece : memory->pieces)
-    if (result == CL_SUCCESS && piece.is_first) piece.valid |= bit(member);
-  return result;
+    if (piece.is_first) piece.valid |= bit(member);
+  const bool everywhere = std::none_of(memory->at.begin(), memory->at.end(),
+                                       [](cl_mem each) { return each == nullptr; });
+  if (everywhere) memory->kept.reset();
+  return CL_SUCCESS;
 }
 
 cl_command_queue new_queue(Member* member) {
@@ -91,17 +99,28 @@ void give_reader(Context* context, uint32_t member, cl_command_queue reader) {
 
 void write(Move* move);
 
-void end(Move* move, cl_int status) {
-  Arrival& arrival = *move->arrival;
+// One part less to wait for.
+void end_part(Arrival* arrival, cl_int status) {
+  if (status < 0) arrival->error.store(status);
+  if (arrival->left.fetch_sub(1) != 1) return;
+  status = arrival->error.load();
   Move* next = nullptr;
   {
-    const base::Locked held(arrival.lock);
-    arrival.status.store(status < 0 ? status : CL_COMPLETE);
-    next = arrival.next;
-    arrival.next = nullptr;
+    const base::Locked held(arrival->lock);
+    arrival->status.store(status);
+    next = arrival->next;
+    arrival->next = nullptr;
   }
-  set_as(arrival.gate, status);
-  if (next != nullptr) write(next);
+  set_as(arrival->gate, status);
+  while (next != nullptr) {
+    Move* const after = next->next;
+    write(next);
+    next = after;
+  }
+}
+
+void end(Move* move, cl_int status) {
+  end_part(move->arrival.get(), status);
   unuse(move->root);
   delete move;
 }
@@ -127,11 +146,12 @@ void write(Move* move) {
 
 void on_read(void* argument, int32_t status) {
   auto* move = static_cast<Move*>(argument);
-  give_reader(context_of(move->root), move->from, move->reader);
+  if (move->is_last) give_reader(context_of(move->root), move->from, move->reader);
   if (status < 0) return end(move, status);
   if (move->before != nullptr) {
     const base::Locked held(move->before->lock);
     if (move->before->status.load() > CL_COMPLETE) {
+      move->next = move->before->next;
       move->before->next = move;
       return;
     }
@@ -155,6 +175,7 @@ cl_int read(Move* move, const std::vector<cl_event>& waits) {
   if (result != CL_SUCCESS) return result;
   const bool waited = when_over(event, &on_read, move);
   opencl::clReleaseEvent(event);
+  if (!waited) static_cast<void>(move->data.release());  // the data come all the same
   return waited ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
@@ -170,46 +191,69 @@ uint64_t bytes_of(const Memory& root, const Piece& piece) {
                          : piece.end - piece.begin;
 }
 
+// What the read of a piece waits for at the member that has it.
+std::vector<cl_event> waits_at(const Piece& piece, uint32_t from) {
+  std::vector<cl_event> waits;
+  if (const auto& arrival = piece.arrivals[from]; arrival != nullptr)
+    waits.push_back(arrival->gate);
+  for (const Writer& writer : piece.writers) {
+    if (piece.owner != from) break;
+    (void)opencl::clFlush(writer.queue);
+    waits.push_back(writer.event);
+  }
+  return waits;
+}
+
+// Sends the read of one part. A part that cannot be read makes the arrival an error.
+void begin_part(std::unique_ptr<Move> part, const std::vector<cl_event>& waits) {
+  use(part->root);
+  part->arrival->left.fetch_add(1);
+  part->data.reset(new (std::nothrow) uint8_t[part->bytes]);
+  const cl_int result =
+      part->data != nullptr ? read(part.get(), waits) : cl_int{CL_OUT_OF_HOST_MEMORY};
+  Move* const begun = part.release();
+  if (result == CL_SUCCESS) return;
+  if (begun->is_last) give_reader(context_of(begun->root), begun->from, begun->reader);
+  end(begun, result);
+}
+
 cl_int begin_move(Memory* root, Piece* piece, uint32_t to) {
   Context* const context = context_of(root);
   Member& member = context->members[to];
   if (member.incoming == nullptr) member.incoming = new_queue(&member);
-  auto move = std::make_unique<Move>();
-  move->root = root;
-  move->from = source_of(*piece);
-  move->to = to;
-  move->begin = piece->begin;
-  move->bytes = bytes_of(*root, *piece);
-  move->target = root->at[to];
-  move->incoming = member.incoming;
-  move->data.reset(new (std::nothrow) uint8_t[move->bytes]);
-  if (move->data == nullptr || move->incoming == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  if (member.incoming == nullptr) return CL_OUT_OF_HOST_MEMORY;
+  const uint32_t from = source_of(*piece);
+  const cl_command_queue reader = take_reader(context, from);
+  if (reader == nullptr) return CL_OUT_OF_HOST_MEMORY;
   cl_int result = CL_SUCCESS;
   const cl_event gate = opencl::clCreateUserEvent(member.context, &result);
-  if (result != CL_SUCCESS) return result;
-  move->arrival = std::make_shared<Arrival>(gate);
-  move->before = piece->arrivals[to];
-  move->reader = take_reader(context, move->from);
-  if (move->reader == nullptr) return CL_OUT_OF_HOST_MEMORY;
-  std::vector<cl_event> waits;
-  if (const auto& arrival = piece->arrivals[move->from]; arrival != nullptr)
-    waits.push_back(arrival->gate);
-  for (const Writer& writer : piece->writers) {
-    if (piece->owner != move->from) break;
-    opencl::clFlush(writer.queue);
-    waits.push_back(writer.event);
-  }
-  use(root);
-  const std::shared_ptr<Arrival> arrival = move->arrival;
-  result = read(move.get(), waits);
   if (result != CL_SUCCESS) {
-    give_reader(context, move->from, move->reader);
-    unuse(root);
+    give_reader(context, from, reader);
     return result;
   }
-  static_cast<void>(move.release());
+  const auto arrival = std::make_shared<Arrival>(gate);
+  std::vector<cl_event> waits = waits_at(*piece, from);
+  const uint64_t bytes = bytes_of(*root, *piece);
+  const uint64_t step = root->is_image() ? bytes : kPartBytes;
+  for (uint64_t at = 0; at < bytes; at += step) {
+    auto part = std::make_unique<Move>();
+    part->root = root;
+    part->from = from;
+    part->to = to;
+    part->begin = piece->begin + at;
+    part->bytes = std::min(step, bytes - at);
+    part->target = root->at[to];
+    part->reader = reader;
+    part->incoming = member.incoming;
+    part->is_last = at + step >= bytes;
+    part->arrival = arrival;
+    part->before = piece->arrivals[to];
+    begin_part(std::move(part), waits);
+    waits.clear();  // the reader is in order
+  }
   piece->arrivals[to] = arrival;
   piece->valid |= bit(to);
+  end_part(arrival.get(), CL_COMPLETE);
   return CL_SUCCESS;
 }
 

@@ -27,6 +27,9 @@ struct Context : opencl::Context {
   std::vector<Member> members;
   base::Lock idle_lock;
   std::vector<std::pair<uint32_t, cl_command_queue>> idle;  // guarded by idle_lock; by member
+  // Of the devices: the most that one of them takes in one buffer, and the least that one of them
+  // wants parts of buffers aligned to.
+  uint64_t buffer_bytes_max = 0, part_align_bytes = 1;
 };
 
 struct Queue : opencl::Queue {
