@@ -73,6 +73,13 @@ class PinnedMemory {
   virtual void remove(const void* memory) = 0;
 };
 
+// One of a machine's ports to a fabric. Only ports of the same network ("RoCE") may meet.
+struct Port {
+  std::string name, network;
+  uint64_t megabits_per_second = 0;
+};
+inline constexpr size_t kPortsMost = 4, kPortNameBytesMax = 40, kPortNetworkBytesMax = 16;
+
 // What a session runs on.
 struct Channels {
   std::unique_ptr<Channel> command;
@@ -108,6 +115,14 @@ class Half {
   // Whether this end's link has changed since the half was made. Then what was measured means
   // nothing.
   virtual bool link_changed() const { return false; }
+  // This end's ports, the half's own first; at most kPortsMost. Waits for the kernel.
+  virtual std::vector<Port> ports() const { return {}; }
+  // A half of the same session on another port. At the worker `offered` is the blob of the client's
+  // other half, which is not trusted.
+  virtual base::Result<std::unique_ptr<Half>> on_port(const std::string& /*port*/,
+                                                      const std::string& /*offered*/) const {
+    return base::Status(base::Code::kUnsupported, "this transport has no ports");
+  }
   // Of a transport that carries lines, in place of `open`: for a session that runs. When `witness`
   // ends, the peer is gone.
   virtual Carriers carry(base::Fd /*witness*/) { return {}; }

@@ -25,15 +25,25 @@ struct Candidate {
 // The trial's own connections, and the fabric's lines until they are the session's.
 class TrialLines {
  public:
+  // `half`: of the first of the fabric's ways.
   TrialLines(std::vector<base::Fd> connections, transport::Half* half);
   transport::Channel* orders() const { return connections_.front().get(); }
-  TrialWays ways(const Candidate& candidate) const;
+  Way way(WayKind kind) const;
+  // Puts a way over this half in the place of one of the fabric's.
+  void put(WayKind kind, std::unique_ptr<transport::Half> half);
+  void drop(WayKind kind);
   // The session takes what comes over the chosen lines. False: it was cut, or has ended.
   bool give(const WayChoice& choice, const Candidate& candidate);
 
  private:
+  transport::Carriers* fabric(WayKind kind) { return &fabrics_[size_t(kind) - 1]; }
+  base::Fd witness() const;
+
+  const base::Fd witness_;
   std::vector<std::unique_ptr<transport::Channel>> connections_;
-  transport::Carriers carriers_;
+  transport::Carriers fabrics_[kWays - 1];
+  // Of ways that were put: the peer may read what they have laid out for it.
+  std::unique_ptr<transport::Half> halves_[kWays - 1];
 };
 
 // The worker's end of a trial. Blocks until the client has chosen; for a thread of its own.

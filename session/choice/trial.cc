@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 namespace tendril::session {
 
@@ -17,23 +19,37 @@ using base::Result;
 using base::Status;
 using transport::Channel;
 using transport::Measured;
+using transport::Port;
 
 namespace {
 
-constexpr uint32_t kMark = 0x324c5254;  // "TRL2"
-enum class OrderKind : uint32_t { kEchoes = 1, kBurst = 2, kChoose = 3 };
+constexpr uint32_t kMark = 0x334c5254;  // "TRL3"
+enum class OrderKind : uint32_t { kEchoes = 1, kBurst = 2, kChoose = 3, kPorts = 4, kPair = 5 };
+constexpr size_t kOrderKinds = 6;
 
 struct Order {
   uint32_t mark = kMark;
   OrderKind kind = OrderKind::kEchoes;
-  uint32_t calls = 0, bulk = 0;  // kChoose: the fabric carries them; else calls: the WayKind
-  Measured fabric, connections;  // kChoose
+  WayKind way = WayKind::kConnections;  // kChoose: the better one of the fabric
+  uint32_t calls = 0, bulk = 0;         // kChoose: the fabric carries them; in answers: it is so
+  uint32_t striped = 0;                 // kChoose
+  uint32_t number = 0;                  // kPorts: how many follow; kPair: the worker's port
+  uint32_t bytes = 0;                   // kPair: of what follows
+  Measured fabric, connections;         // kChoose
 };
-static_assert(sizeof(Order) == 48);
+static_assert(sizeof(Order) == 64);
+
+struct PortRecord {
+  char name[transport::kPortNameBytesMax], network[transport::kPortNetworkBytesMax];
+  uint64_t megabits_per_second;
+};
+static_assert(sizeof(PortRecord) == 64);
+constexpr size_t kReasonBytesMax = 256;
 
 constexpr uint32_t kEchoes = 17;          // the first one only wakes the worker
 constexpr size_t kBurstBytes = 2u << 20;  // over all bulk channels of a way
 constexpr uint32_t kOrdersMost = 2;       // of a kind, for each way
+constexpr uint32_t kPairsMadeMost = 5;    // besides the first one
 constexpr uint32_t kSpinUs = 200;         // as lanes do, then it sleeps
 constexpr uint32_t kPauseUs = 50;         // between looks at a burst that stands still
 
@@ -43,6 +59,19 @@ Status put(Channel* channel, const Order& order) {
 }
 Status get(Channel* channel, Order* order, int timeout_ms = TrialLimits().step_ms) {
   return channel->receive(order, sizeof *order, sizeof *order, {kSpinUs, timeout_ms}).status();
+}
+
+// An order with what follows it.
+Status put(Channel* channel, Order order, const std::string& tail) {
+  order.bytes = uint32_t(tail.size());
+  const iovec parts[2] = {{&order, sizeof order}, {const_cast<char*>(tail.data()), tail.size()}};
+  return channel->send(parts, tail.empty() ? 1 : 2);
+}
+Result<std::string> get_tail(Channel* channel, uint32_t bytes, int timeout_ms) {
+  std::string tail(bytes, 0);
+  if (bytes == 0) return tail;
+  const Status got = channel->receive(&tail[0], bytes, bytes, {kSpinUs, timeout_ms}).status();
+  return got.ok() ? Result<std::string>(tail) : got;
 }
 
 // On all bulk channels at once. *steady_ns: of its last three quarters, because TCP begins slowly.
@@ -92,7 +121,7 @@ bool is_sensible(const Measured& measured) {
 
 Result<Measured> measure(Channel* orders, WayKind kind, const Way& way) {
   Order order;
-  order.calls = uint32_t(kind);
+  order.way = kind;
   Status good = put(orders, order);
   std::vector<double> trips_us;
   for (uint32_t i = 0; i < kEchoes && good.ok(); ++i) {
@@ -116,6 +145,8 @@ Result<bool> tell_choice(Channel* orders, const WayChoice& choice, const Measure
                          const Measured& over_connections) {
   Order order;
   order.kind = OrderKind::kChoose;
+  order.way = choice.second ? WayKind::kOtherFabric : WayKind::kFabric;
+  order.striped = choice.striped ? 1 : 0;
   order.calls = choice.calls ? 1 : 0;
   order.bulk = choice.bulk ? 1 : 0;
   order.fabric = over_fabric;
@@ -126,42 +157,178 @@ Result<bool> tell_choice(Channel* orders, const WayChoice& choice, const Measure
   return order.calls == 1 || order.bulk == 1;
 }
 
-Result<WayChoice> serve_trial(Channel* orders, const TrialWays& ways,
-                              const std::function<bool(const WayChoice&)>& moves,
-                              const TrialLimits& limits) {
-  uint32_t had[4][2] = {};
-  const Deadline deadline(limits.in_all_ms);
-  const auto patience_ms = [&] { return std::min(limits.step_ms, deadline.left_ms()); };
-  for (;;) {
-    Order order;
-    Status good = get(orders, &order, patience_ms());
+Result<std::vector<Port>> ask_ports(Channel* orders) {
+  Order order;
+  order.kind = OrderKind::kPorts;
+  Status good = put(orders, order);
+  if (good.ok()) good = get(orders, &order);
+  if (!good.ok()) return good;
+  if (order.kind != OrderKind::kPorts || order.number > transport::kPortsMost)
+    return Status(Code::kInvalid, "the server's list of ports makes no sense");
+  std::vector<Port> ports;
+  for (uint32_t i = 0; i < order.number; ++i) {
+    PortRecord record;
+    good = orders->receive(&record, sizeof record, sizeof record, {kSpinUs, TrialLimits().step_ms})
+               .status();
     if (!good.ok()) return good;
-    const auto kind = uint32_t(order.kind);
-    if (order.mark != kMark || kind < 1 || kind > 3 || order.calls > 1 || order.bulk > 1 ||
-        !is_sensible(order.fabric) || !is_sensible(order.connections) ||
-        ++had[kind][order.calls] > kOrdersMost)
-      break;
-    const Way& way = order.calls == uint32_t(WayKind::kFabric) ? ways.fabric : ways.connections;
-    if (order.kind == OrderKind::kChoose) {
-      WayChoice choice =
-          choose_way(ways.fabric_kind, order.fabric, ways.connections_kind, order.connections);
-      choice.calls = order.calls != 0;
-      choice.bulk = order.bulk != 0;
-      if (!moves(choice)) order.calls = order.bulk = 0;
-      good = put(orders, order);
-      if (good.ok() && order.calls == 0 && order.bulk == 0) choice.brief = ways.connections_kind;
-      return good.ok() ? Result<WayChoice>(choice) : good;
+    ports.push_back(
+        {base::printable(std::string(record.name, strnlen(record.name, sizeof record.name)), 40),
+         base::printable(
+             std::string(record.network, strnlen(record.network, sizeof record.network)), 16),
+         record.megabits_per_second});
+  }
+  return ports;
+}
+
+Result<std::string> ask_pair(Channel* orders, WayKind way, size_t port, const std::string& blob) {
+  Order order;
+  order.kind = OrderKind::kPair;
+  order.way = way;
+  order.number = uint32_t(port);
+  Status good = put(orders, order, blob);
+  if (good.ok()) good = get(orders, &order);
+  if (!good.ok()) return good;
+  if (order.bytes > transport::kBlobBytesMax)
+    return Status(Code::kInvalid, "the server's answer about its port makes no sense");
+  Result<std::string> tail = get_tail(orders, order.bytes, TrialLimits().step_ms);
+  if (!tail.ok() || order.bulk == 1) return tail;
+  return Status(Code::kUnavailable, base::printable(*tail, kReasonBytesMax));
+}
+
+namespace {
+
+// The worker's end of one trial.
+class Serving {
+ public:
+  Serving(Channel* orders, TrialServer* server, const TrialLimits& limits)
+      : orders_(orders), server_(*server), limits_(limits), deadline_(limits.in_all_ms) {}
+
+  Result<WayChoice> run() {
+    for (;;) {
+      Order order;
+      Status good = get(orders_, &order, left_ms(limits_.step_ms));
+      if (!good.ok()) return good;
+      if (!is_due(order)) break;
+      switch (order.kind) {
+        case OrderKind::kChoose:
+          return choose(order);
+        case OrderKind::kPorts:
+          good = tell_ports();
+          break;
+        case OrderKind::kPair:
+          good = make_pair(order);
+          break;
+        case OrderKind::kEchoes:
+        case OrderKind::kBurst:
+          good = move(order);
+          break;
+      }
+      if (!good.ok()) return good;
     }
+    return Status(Code::kInvalid, "the client's trial of its connections makes no sense");
+  }
+
+ private:
+  int left_ms(int most_ms) const { return std::min(most_ms, deadline_.left_ms()); }
+
+  bool is_due(const Order& order) {
+    const auto kind = size_t(order.kind), way = size_t(order.way);
+    if (order.mark != kMark || kind < 1 || kind >= kOrderKinds || way >= kWays || order.calls > 1 ||
+        order.bulk > 1 || order.striped > 1 || order.bytes > transport::kBlobBytesMax ||
+        !is_sensible(order.fabric) || !is_sensible(order.connections))
+      return false;
+    if (order.kind == OrderKind::kPair) {
+      return order.way != WayKind::kConnections && order.bytes != 0 &&
+             ++pairs_made_ <= kPairsMadeMost;
+    }
+    const bool wants_way = order.kind == OrderKind::kEchoes || order.kind == OrderKind::kBurst;
+    return ++had_[kind][way] <= kOrdersMost && (!wants_way || server_.ways[way].calls != nullptr);
+  }
+
+  Status tell_ports() {
+    if (server_.ports) ports_ = server_.ports();
+    ports_.resize(std::min(ports_.size(), transport::kPortsMost));
+    Order order;
+    order.kind = OrderKind::kPorts;
+    order.number = uint32_t(ports_.size());
+    Status good = put(orders_, order);
+    for (size_t i = 0; i < ports_.size() && good.ok(); ++i) {
+      PortRecord record = {};
+      memcpy(record.name, ports_[i].name.data(),
+             std::min(ports_[i].name.size(), sizeof record.name));
+      memcpy(record.network, ports_[i].network.data(),
+             std::min(ports_[i].network.size(), sizeof record.network));
+      record.megabits_per_second = ports_[i].megabits_per_second;
+      const iovec part{&record, sizeof record};
+      good = orders_->send(&part, 1);
+    }
+    return good;
+  }
+
+  Status make_pair(const Order& order) {
+    Result<std::string> blob = get_tail(orders_, order.bytes, left_ms(limits_.step_ms));
+    if (!blob.ok()) return blob.status();
+    server_.ways[size_t(order.way)] = {};
+    for (auto& each : had_) each[size_t(order.way)] = 0;
+    Result<std::string> own = Status(Code::kInvalid, "the server has no such port");
+    if (order.number < ports_.size() && server_.pair)
+      own = server_.pair(order.way, ports_[order.number], *blob);
+    Order answer;
+    answer.kind = OrderKind::kPair;
+    answer.bulk = own.ok() ? 1 : 0;
+    return put(orders_, answer,
+               own.ok() ? *own : own.status().message().substr(0, kReasonBytesMax));
+  }
+
+  // A fabric that fails ends its way, not the trial: another one may work.
+  Status move(const Order& order) {
+    Way& way = server_.ways[size_t(order.way)];
+    const bool fabric = order.way != WayKind::kConnections;
+    const int step_ms = fabric ? limits_.fabric_ms : limits_.step_ms;
+    Status good;
     uint64_t unused_ns = 0;
-    if (order.kind == OrderKind::kBurst) good = move_burst(way, true, patience_ms(), &unused_ns);
+    if (order.kind == OrderKind::kBurst) good = move_burst(way, true, left_ms(step_ms), &unused_ns);
     for (uint32_t i = 0; order.kind == OrderKind::kEchoes && i < kEchoes && good.ok(); ++i) {
       Order echo;
-      good = get(way.calls, &echo, patience_ms());
+      good = get(way.calls, &echo, left_ms(step_ms));
       if (good.ok()) good = put(way.calls, echo);
     }
-    if (!good.ok()) return good;
+    if (good.ok() || !fabric) return good;
+    way = {};
+    return Status();
   }
-  return Status(Code::kInvalid, "the client's trial of its connections makes no sense");
+
+  Result<WayChoice> choose(Order order) {
+    WayChoice choice =
+        choose_way(server_.fabric_kind, order.fabric, server_.connections_kind, order.connections);
+    choice.calls = order.calls != 0;
+    choice.bulk = order.bulk != 0;
+    choice.second = order.way == WayKind::kOtherFabric;
+    choice.striped = order.striped != 0;
+    const bool moves = choice.calls || choice.bulk;
+    const auto has = [&](WayKind way) { return server_.ways[size_t(way)].calls != nullptr; };
+    const bool there = choice.striped
+                           ? has(WayKind::kFabric) && has(WayKind::kOtherFabric)
+                           : has(choice.second ? WayKind::kOtherFabric : WayKind::kFabric);
+    if (moves && (!there || !server_.moves(choice))) order.calls = order.bulk = 0;
+    const Status good = put(orders_, order);
+    if (good.ok() && order.calls == 0 && order.bulk == 0) choice.brief = server_.connections_kind;
+    return good.ok() ? Result<WayChoice>(choice) : good;
+  }
+
+  Channel* const orders_;
+  TrialServer& server_;
+  const TrialLimits limits_;
+  const Deadline deadline_;
+  std::vector<Port> ports_;
+  uint32_t had_[kOrderKinds][kWays] = {};
+  uint32_t pairs_made_ = 0;
+};
+
+}  // namespace
+
+Result<WayChoice> serve_trial(Channel* orders, TrialServer* server, const TrialLimits& limits) {
+  return Serving(orders, server, limits).run();
 }
 
 }  // namespace tendril::session

@@ -33,9 +33,19 @@ class TrialTest : public ::testing::Test {
     return way;
   }
   Result<WayChoice> serve(bool moves = true, const TrialLimits& limits = {}) {
-    return serve_trial(
-        worker_.command.get(), {"rdma", "tcp", way(fabric_worker_), way(worker_)},
-        [moves](const WayChoice&) { return moves; }, limits);
+    TrialServer server;
+    server.fabric_kind = "rdma";
+    server.connections_kind = "tcp";
+    server.ways[size_t(WayKind::kConnections)] = way(worker_);
+    server.ways[size_t(WayKind::kFabric)] = way(fabric_worker_);
+    server.ports = [] { return std::vector<transport::Port>{{"card0:1", "RoCE", 100'000}}; };
+    server.pair = [this](WayKind, const transport::Port& port, const std::string& blob) {
+      return port.name == "card0:1" && blob == "mine"
+                 ? Result<std::string>(std::string("ours"))
+                 : base::Status(Code::kUnavailable, "its cable\nis loose");
+    };
+    server.moves = [moves](const WayChoice&) { return moves; };
+    return serve_trial(worker_.command.get(), &server, limits);
   }
   Result<Measured> measured(WayKind kind) {
     return measure(client_.command.get(), kind,
@@ -53,15 +63,18 @@ class TrialTest : public ::testing::Test {
 };
 
 // As trial.cc lays an order out.
-std::string order(uint32_t mark, uint32_t kind, uint32_t calls = 0, uint32_t bulk = 0,
-                  Measured fabric = {}, Measured connections = {}) {
-  const uint32_t words[4] = {mark, kind, calls, bulk};
-  std::string bytes(reinterpret_cast<const char*>(words), sizeof words);
-  bytes.append(reinterpret_cast<const char*>(&fabric), sizeof fabric);
-  return bytes.append(reinterpret_cast<const char*>(&connections), sizeof connections);
+struct Said {
+  uint32_t mark = 0x334c5254, kind = 1, way = 0, calls = 0, bulk = 0, striped = 0, number = 0,
+           bytes = 0;
+  Measured fabric, connections;
+};
+static_assert(sizeof(Said) == 64);
+std::string order(const Said& said) {
+  return std::string(reinterpret_cast<const char*>(&said), sizeof said);
 }
-constexpr uint32_t kMark = 0x324c5254;
-constexpr uint32_t kEchoes = 1, kBurst = 2, kChoose = 3;
+constexpr uint32_t kMark = Said().mark;
+constexpr uint32_t kEchoes = 1, kBurst = 2, kChoose = 3, kPair = 5;
+std::string order(uint32_t kind, uint32_t way = 0) { return order(Said{kMark, kind, way}); }
 
 TEST_F(TrialTest, BothEndsComeToTheSameChoice) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
@@ -91,37 +104,71 @@ TEST_F(TrialTest, BothEndsComeToTheSameChoice) {
 TEST_F(TrialTest, AWorkerThatCannotMoveSaysSo) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
   std::thread worker([&] { there = serve(false); });
-  Result<bool> told = tell_choice(client_.command.get(), {true, true, "", ""}, {}, {});
+  Result<bool> told = tell_choice(client_.command.get(), WayChoice(), {}, {});
   worker.join();
   EXPECT_TRUE(told.ok() && !*told);
   EXPECT_EQ(there->brief, "tcp");
 }
 
 TEST_F(TrialTest, NonsenseEndsTheTrial) {
-  for (const std::string& bytes :
-       {order(kMark + 1, kChoose), order(kMark, 0), order(kMark, 4), order(kMark, kChoose, 2, 0),
-        order(kMark, kChoose, 0, 7), order(kMark, kChoose, 1, 1, {std::nan(""), 1}, {1, 1}),
-        order(kMark, kChoose, 1, 1, {1, 1}, {-1, 1}),
-        order(kMark, kChoose, 1, 1, {1, 1}, {1, HUGE_VAL})})
-    EXPECT_EQ(answer_to(bytes).status().code(), Code::kInvalid);
-  EXPECT_EQ(answer_to(order(kMark, kChoose).substr(0, 47)).status().code(), Code::kClosed);
+  const Measured bad[] = {{std::nan(""), 1}, {-1, 1}, {1, HUGE_VAL}};
+  for (const Said& said :
+       {Said{kMark + 1, kChoose}, Said{kMark, 0}, Said{kMark, 6}, Said{kMark, kChoose, 3},
+        Said{kMark, kChoose, 1, 2}, Said{kMark, kChoose, 1, 0, 7}, Said{kMark, kChoose, 1, 1, 1, 2},
+        Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, bad[0], {1, 1}},
+        Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, {1, 1}, bad[1]},
+        Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, {1, 1}, bad[2]},
+        Said{kMark, kPair, 0, 0, 0, 0, 0, 4},              // connections are no pair of ports
+        Said{kMark, kPair, 1, 0, 0, 0, 0, 0},              // nothing follows
+        Said{kMark, kPair, 1, 0, 0, 0, 0, 1025},           // too much follows
+        Said{kMark, kEchoes, 2}, Said{kMark, kBurst, 2}})  // there is no such way
+    EXPECT_EQ(answer_to(order(said)).status().code(), Code::kInvalid) << said.kind;
+  EXPECT_EQ(answer_to(order(kChoose).substr(0, 63)).status().code(), Code::kClosed);
+}
+
+TEST_F(TrialTest, AWorkerTellsItsPortsAndMakesPairs) {
+  std::thread worker([&] { (void)serve(); });
+  transport::Channel* const orders = client_.command.get();
+  const Result<std::string> unasked = ask_pair(orders, WayKind::kOtherFabric, 0, "mine");
+  EXPECT_EQ(unasked.status().message(), "the server has no such port") << "it has told of none";
+  auto ports = ask_ports(orders);
+  ASSERT_TRUE(ports.ok() && ports->size() == 1);
+  EXPECT_EQ(ports->at(0).name, "card0:1");
+  EXPECT_EQ(ports->at(0).network, "RoCE");
+  EXPECT_EQ(ports->at(0).megabits_per_second, 100'000u);
+  EXPECT_EQ(*ask_pair(orders, WayKind::kOtherFabric, 0, "mine"), "ours");
+  EXPECT_EQ(ask_pair(orders, WayKind::kFabric, 7, "mine").status().code(), Code::kUnavailable);
+  EXPECT_EQ(ask_pair(orders, WayKind::kFabric, 0, "x").status().message(), "its cable?is loose");
+  EXPECT_TRUE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok());
+  EXPECT_FALSE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok()) << "five are enough";
+  worker.join();
+}
+
+// Whoever is refused a way cannot choose it.
+TEST_F(TrialTest, AWayThatIsNotThereIsNotChosen) {
+  std::thread worker([&] { (void)serve(); });
+  WayChoice choice;
+  choice.striped = true;
+  Result<bool> told = tell_choice(client_.command.get(), choice, {1, 1}, {1, 1});
+  worker.join();
+  EXPECT_TRUE(told.ok() && !*told);
 }
 
 TEST_F(TrialTest, NobodyGetsMoreThanATrial) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
   std::thread worker([&] { there = serve(); });
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(measured(WayKind::kFabric).ok());
-  const std::string more = order(kMark, kBurst, 1);
+  const std::string more = order(kBurst, 1);
   const iovec part{const_cast<char*>(more.data()), more.size()};
   EXPECT_TRUE(client_.command->send(&part, 1).ok());
   worker.join();
   EXPECT_EQ(there.status().code(), Code::kInvalid);
-  EXPECT_EQ(answer_to(order(kMark, kEchoes)).status().code(), Code::kClosed);
+  EXPECT_EQ(answer_to(order(kEchoes)).status().code(), Code::kClosed);
 }
 
 // Silent from the first moment, in the midst of echoes, and before it takes a burst.
 TEST_F(TrialTest, AClientThatFallsSilentIsLeft) {
-  for (const std::string& said : {std::string(), order(kMark, kEchoes), order(kMark, kBurst)}) {
+  for (const std::string& said : {std::string(), order(kEchoes), order(kBurst)}) {
     SetUp();
     const iovec part{const_cast<char*>(said.data()), said.size()};
     EXPECT_TRUE(client_.command->send(&part, 1).ok());
@@ -133,7 +180,7 @@ TEST_F(TrialTest, AClientThatFallsSilentIsLeft) {
 TEST_F(TrialTest, ATrialTakesOnlySoLong) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
   std::thread worker([&] { there = serve(true, {10'000, 150}); });
-  const std::string word = order(kMark, kEchoes);
+  const std::string word = order(kEchoes);
   const iovec part{const_cast<char*>(word.data()), word.size()};
   for (int i = 0; i < 10 && client_.command->send(&part, 1).ok(); ++i) usleep(30'000);
   worker.join();

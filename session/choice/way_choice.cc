@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <vector>
 
 #include "base/text.h"
 
@@ -15,7 +16,7 @@ using transport::Measured;
 
 namespace {
 
-constexpr const char* kFormat = "tendril-way-2";
+constexpr const char* kFormat = "tendril-way-3";
 constexpr size_t kTextMax = 2048;
 
 // How many times better the better one is.
@@ -61,35 +62,35 @@ WayChoice choose_way(const std::string& fabric, const Measured& over_fabric,
 }
 
 WayChoice forced_way(const std::string& fabric) {
-  return {true, true, "it was asked for, so nothing else was measured", fabric};
+  return {true, true, "it was asked for, so nothing else was measured", fabric, false, false};
 }
 
 std::string written(const WayRecord& record) {
-  return base::format("%s %" PRIu64 " %.3f %.6f %.3f %.6f\n%s\n%s\n", kFormat, record.at_s,
+  return base::format("%s %" PRIu64 " %.3f %.6f %.3f %.6f\n%s\n%s\n%s\n%s\n", kFormat, record.at_s,
                       record.connections.round_trip_us, record.connections.gigabytes_per_second,
                       record.fabric.round_trip_us, record.fabric.gigabytes_per_second,
-                      record.way.c_str(), base::printable(record.failure, 500).c_str());
+                      record.way.c_str(), base::printable(record.failure, 500).c_str(),
+                      record.best.c_str(), record.beside.c_str());
 }
 
 bool read_record(const std::string& text, const std::string& way, uint64_t now_s,
                  WayRecord* record) {
   if (text.size() > kTextMax || way.empty()) return false;
-  const auto line_end = [&](size_t from) {
-    return from == std::string::npos ? from : text.find('\n', from);
-  };
-  const size_t first = line_end(0);
-  const size_t second = first == std::string::npos ? first : line_end(first + 1);
-  const size_t third = second == std::string::npos ? second : line_end(second + 1);
-  if (third == std::string::npos || third + 1 != text.size()) return false;
+  std::vector<std::string> lines;
+  for (size_t from = 0, end; (end = text.find('\n', from)) != std::string::npos; from = end + 1)
+    lines.push_back(text.substr(from, end - from));
+  if (lines.size() != 5 || text.back() != '\n') return false;
   char format[16] = {};
   WayRecord read;
-  if (sscanf(text.c_str(), "%15s %" SCNu64 " %lf %lf %lf %lf", format, &read.at_s,
+  if (sscanf(lines[0].c_str(), "%15s %" SCNu64 " %lf %lf %lf %lf", format, &read.at_s,
              &read.connections.round_trip_us, &read.connections.gigabytes_per_second,
              &read.fabric.round_trip_us, &read.fabric.gigabytes_per_second) != 6 ||
       std::string(format) != kFormat)
     return false;
-  read.way = text.substr(first + 1, second - first - 1);
-  read.failure = text.substr(second + 1, third - second - 1);
+  read.way = lines[1];
+  read.failure = lines[2];
+  read.best = lines[3];
+  read.beside = lines[4];
   const auto sensible = [](double number) { return number >= 0 && number < 1e9; };
   for (const Measured& measured : {read.connections, read.fabric}) {
     if (!sensible(measured.round_trip_us) || !sensible(measured.gigabytes_per_second)) return false;

@@ -15,6 +15,9 @@ struct WayChoice {
   bool calls = true, bulk = true;  // the fabric carries them
   std::string text;   // for doctor: what was chosen, what else was there, by what margin
   std::string brief;  // for lists; at most 63 bytes
+  // Where several pairs of ports were tried: the second of two ways is the fabric's best, and the
+  // other one carries every other bulk line.
+  bool second = false, striped = false;
 };
 
 // Differences within a tenth are noise. Then it is the fabric, which spares processors.
@@ -34,6 +37,8 @@ struct WayRecord {
   transport::Measured connections;
   std::string failure;  // of the fabric; empty: it works
   transport::Measured fabric;
+  // Pairs of ports, "here>there": the best one, and one beside it. Empty: the first ones; none.
+  std::string best, beside;
 };
 inline constexpr uint64_t kRememberedS = 24 * 3600, kFailureRememberedS = 3600;
 

@@ -55,7 +55,8 @@ TEST(WayChoice, BetterNumbersNeverLoseWhatWorseOnesWon) {
 }
 
 TEST(WayRecord, IsReadAsWritten) {
-  const WayRecord record{"mlx5_0:1 fe80, peer fe81", 1'000'000, {21.5, 6.25}, "", {4.5, 11}};
+  const WayRecord record{
+      "mlx5_0:1 fe80, peer fe81", 1'000'000, {21.5, 6.25}, "", {4.5, 11}, "a:1>b:2", "c:1>d:1"};
   WayRecord read;
   ASSERT_TRUE(read_record(written(record), record.way, 1'000'001, &read));
   EXPECT_EQ(read.connections.round_trip_us, 21.5);
@@ -63,6 +64,8 @@ TEST(WayRecord, IsReadAsWritten) {
   EXPECT_EQ(read.failure, "");
   EXPECT_EQ(read.fabric.round_trip_us, 4.5);
   EXPECT_EQ(read.fabric.gigabytes_per_second, 11);
+  EXPECT_EQ(read.best, "a:1>b:2");
+  EXPECT_EQ(read.beside, "c:1>d:1");
 }
 
 TEST(WayRecord, HoldsForADayAndForThatWayOnly) {
@@ -85,9 +88,10 @@ TEST(WayRecord, NonsenseIsNotRead) {
   for (size_t bytes = 0; bytes < good.size(); ++bytes)
     EXPECT_FALSE(read_record(good.substr(0, bytes), "way", 1'000'001, &read)) << bytes;
   EXPECT_FALSE(read_record(good + "x", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-2 1000000 nan 1 1 1\nway\n\n", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-2 1000000 1 1 1 -1\nway\n\n", "way", 1'000'001, &read));
-  EXPECT_FALSE(read_record("tendril-way-1 1000000 1 1 1 1\nway\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(
+      read_record("tendril-way-3 1000000 nan 1 1 1\nway\n\n\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(read_record("tendril-way-3 1000000 1 1 1 -1\nway\n\n\n\n", "way", 1'000'001, &read));
+  EXPECT_FALSE(read_record("tendril-way-2 1000000 1 1 1 1\nway\n\n\n\n", "way", 1'000'001, &read));
 }
 
 }  // namespace

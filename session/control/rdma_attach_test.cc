@@ -127,18 +127,25 @@ class RememberedWayTest : public RdmaAttachTest {
       all.push_back(entry.path());
     return all;
   }
-  // Replaces what is remembered of the connections.
-  void remember(const transport::Measured& connections, const std::string& failure = "") {
-    ASSERT_EQ(files().size(), 1u);
+  WayRecord remembered() {
+    WayRecord record;
+    EXPECT_EQ(files().size(), 1u);
+    if (files().size() != 1) return record;
     std::stringstream text;
     text << std::ifstream(files()[0]).rdbuf();
     const size_t first = text.str().find('\n') + 1;
-    WayRecord record;
-    record.way = text.str().substr(first, text.str().find('\n', first) - first);
-    record.at_s = uint64_t(time(nullptr));
+    const std::string way = text.str().substr(first, text.str().find('\n', first) - first);
+    EXPECT_TRUE(read_record(text.str(), way, uint64_t(time(nullptr)), &record));
+    return record;
+  }
+  // Replaces what is remembered of the connections.
+  void remember(const transport::Measured& connections, const std::string& best = "",
+                const std::string& beside = "") {
+    WayRecord record = remembered();
     record.connections = connections;
     record.fabric = {10, 1};
-    record.failure = failure;
+    record.best = best;
+    record.beside = beside;
     std::ofstream(files()[0]) << written(record);
   }
 };
@@ -169,11 +176,77 @@ TEST_F(RdmaAttachTest, NoSessionWaitsForTheTrial) {
   verbs_.lose_reports(0);
 }
 
-// Then the worker has freed its queue pairs.
-TEST_F(RdmaAttachTest, ATrialThatDoesNotComeInTimeIsGivenUp) {
+class SeveralPortsTest : public RememberedWayTest {
+ protected:
+  static constexpr uint64_t kSessionBytes = 9u << 20;  // use_session moves them to the worker
+  void SetUp() override {
+    RememberedWayTest::SetUp();
+    verbs_.add_port({"double1:1", true, 50'000, true});
+  }
+  uint64_t moved(const char* port) const { return verbs_.moved_bytes(port); }
+};
+
+// The port with the higher rate on paper is the slower one.
+TEST_F(SeveralPortsTest, TheBestMeasuredPairIsTakenAndRemembered) {
+  verbs_.slow_down("double0:1", 5'000);
+  Attached got = measured();
+  EXPECT_NE(got.reason.find(":1 is the best of 4 pairs of ports"), std::string::npos) << got.reason;
+  EXPECT_EQ(remembered().best.rfind("double1:1>", 0), 0u) << remembered().best;
+  EXPECT_EQ(remembered().beside, "");
+  remember({1e6, 0.001}, "double1:1>double1:1");
+  const uint64_t before = moved("double0:1");
+  got = measured();
+  EXPECT_NE(got.reason.find("double1:1 (RoCE), a read takes"), std::string::npos) << got.reason;
+  EXPECT_NE(got.reason.find("over double1:1 to double1:1; calls over fabric"), std::string::npos)
+      << got.reason;
+  EXPECT_EQ(got.transport, "rdma");
+  EXPECT_GT(moved("double1:1"), kSessionBytes);
+  EXPECT_LT(moved("double0:1") - before, kSessionBytes / 4) << "it only looks at the way";
+}
+
+TEST_F(SeveralPortsTest, BulkLinesGoOverTwoPairsThatAreAlike) {
+  (void)measured();
+  remember({1e6, 0.001}, "double0:1>double0:1", "double1:1>double1:1");
+  const uint64_t first = moved("double0:1"), second = moved("double1:1");
+  const Attached got = measured();
+  EXPECT_NE(got.reason.find("bulk data go over two pairs at once"), std::string::npos)
+      << got.reason;
+  EXPECT_TRUE(takes_pinned_);
+  EXPECT_GT(moved("double0:1") - first, kSessionBytes / 8);
+  EXPECT_GT(moved("double1:1") - second, kSessionBytes / 8);
+}
+
+TEST_F(RememberedWayTest, PortsThatDoNotMeetAreToldAndLeft) {
+  verbs_.add_port({"double1:1", true, 50'000, true}, 1);  // a network of its own
+  const Attached got = measured();
+  EXPECT_NE(got.reason.find("is the best of 4 pairs of ports"), std::string::npos) << got.reason;
+  EXPECT_NE(got.reason.find("double0:1 to double1:1 failed: "), std::string::npos) << got.reason;
+  EXPECT_NE(got.reason.find("calls over"), std::string::npos) << got.reason;
+}
+
+TEST_F(SeveralPortsTest, APortThatIsGoneIsNotMissed) {
+  (void)measured();
+  remember({1e6, 0.001}, "double7:1>double1:1");
+  Attached got = measured();
+  EXPECT_EQ(got.transport, "tcp");
+  EXPECT_NE(got.reason.find("a port is not there any more"), std::string::npos) << got.reason;
+  got = measured();
+  EXPECT_NE(got.reason.find("pairs of ports"), std::string::npos) << got.reason;
+}
+
+// Two ends at one time do not fit into what may be locked.
+TEST_F(SeveralPortsTest, WithoutLockedMemoryForAnotherPairTheFirstOneStays) {
+  verbs_.lock_at_most(20u << 20);
+  const Attached got = measured();
+  EXPECT_NE(got.reason.find("ulimit -l"), std::string::npos) << got.reason;
+  EXPECT_NE(got.reason.find("double0:1 to double0:1 is the best"), std::string::npos) << got.reason;
+}
+
+// It came too late, for example, and the worker has freed its queue pairs.
+TEST_F(RdmaAttachTest, ATrialThatItsWorkerLeavesIsGivenUp) {
   SmallServer server;
   server.outlasts = true;
-  server.trial_comes_ms = 0;
+  server.leaves_trials = true;
   ConnectOptions options = quick();
   options.transport = "fabric,tcp";
   auto attached = attach(at(server.address()), options, for_echo());

@@ -109,6 +109,7 @@ class SmallServer : public ControlHandler {
     base::Result<Choice> choice = choose(request.transports, {granted_, reply.sealed});
     if (!choice.ok()) return choice.status();
     choice_ = choice.take();
+    if (leaves_trials) trial_.give_up();
     {
       std::lock_guard<std::mutex> guard(mutex_);
       entry_.open(choice_.answers, granted_, reply.outage_ms != 0);
@@ -164,7 +165,8 @@ class SmallServer : public ControlHandler {
   std::atomic<bool> seals{true};
   std::atomic<bool> outlasts{false};  // cuts; nobody can connect again, though
   std::string peer_seen;              // by the worker
-  std::atomic<int> trial_comes_ms{kTrialComesMs}, trials_over{0};
+  std::atomic<bool> leaves_trials{false};
+  std::atomic<int> trials_over{0};
 
  private:
   void accept_loop(const transport::Listener& listening) {
@@ -215,7 +217,7 @@ class SmallServer : public ControlHandler {
   }
 
   void await_trial() {
-    std::vector<base::Fd> connections = trial_.wait(trial_comes_ms);
+    std::vector<base::Fd> connections = trial_.wait(kTrialComesMs);
     if (!connections.empty())
       (void)answer_trial(std::move(candidate_), std::move(connections));
     else

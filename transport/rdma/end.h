@@ -37,6 +37,7 @@ class End {
                                                  const Sizes& sizes);
   // For the other end: where the pairs and rings are.
   std::string blob() const;
+  uint32_t channel_count() const { return sizes_.channels; }
   // How many channels an end with that blob has; 0: it makes no sense.
   static uint32_t channels_of(const std::string& blob);
   // This end's port and that one's, for people and to recognise them: "mlx5_0:1 ..., peer ...".

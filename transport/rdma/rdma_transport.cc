@@ -27,9 +27,15 @@ using base::Status;
 // One card moves what a few channels ask for. More would take locked memory.
 constexpr uint16_t kBulkMost = 4;
 
+Result<std::unique_ptr<End>> make_end(Verbs* verbs, const Setting& setting, uint32_t channels,
+                                      const std::string& port = {});
+// The ports that this end may use, as Verbs::open names them.
+std::string wanted_ports();
+
 class RdmaHalf final : public Half {
  public:
-  explicit RdmaHalf(std::unique_ptr<End> end) : end_(std::move(end)) {}
+  RdmaHalf(Verbs* verbs, const Setting& setting, std::unique_ptr<End> end)
+      : verbs_(verbs), setting_(setting), end_(std::move(end)) {}
 
   std::string blob() const override { return end_->blob(); }
 
@@ -48,6 +54,31 @@ class RdmaHalf final : public Half {
   std::string way(const std::string& blob) const override { return end_->way(blob); }
 
   bool link_changed() const override { return end_->link_changed(); }
+
+  std::vector<Port> ports() const override {
+    std::vector<Port> all = {port_of(end_->facts())};
+    Result<std::vector<PortFacts>> found = verbs_->ports(wanted_ports());
+    if (!found.ok()) return all;
+    for (const PortFacts& each : *found) {
+      const bool fits = each.name.size() <= kPortNameBytesMax && all.size() < kPortsMost;
+      if (fits && each.name != all[0].name) all.push_back(port_of(each));
+    }
+    return all;
+  }
+  Result<std::unique_ptr<Half>> on_port(const std::string& port,
+                                        const std::string& offered) const override {
+    const uint32_t channels = end_->channel_count();
+    if (!offered.empty() && End::channels_of(offered) != channels)
+      return Status(Code::kMismatch, "the client's other port is laid out for another session");
+    Result<std::unique_ptr<End>> end = make_end(verbs_, setting_, channels, port);
+    if (!end.ok()) return end.status();
+    auto half = std::make_unique<RdmaHalf>(verbs_, setting_, end.take());
+    if (!offered.empty()) {
+      const Status connected = half->connect(offered);
+      if (!connected.ok()) return connected;
+    }
+    return std::unique_ptr<Half>(std::move(half));
+  }
 
   Carriers carry(base::Fd witness) override {
     return {end_->channels(std::move(witness)), end_->memory()};
@@ -92,6 +123,12 @@ class RdmaHalf final : public Half {
     return channels;
   }
 
+  static Port port_of(const PortFacts& facts) {
+    return {facts.name, facts.ethernet ? "RoCE" : "InfiniBand", facts.megabits_per_second};
+  }
+
+  Verbs* const verbs_;
+  const Setting setting_;
   const std::unique_ptr<End> end_;
   std::string remark_;
 };
@@ -99,18 +136,23 @@ class RdmaHalf final : public Half {
 // Devices and ports with commas, "any" or "none".
 constexpr const char* kSetting = "TENDRIL_RDMA_DEVICE";
 
-Result<std::unique_ptr<End>> make_end(Verbs* verbs, const Setting& setting, uint32_t channels) {
+std::string wanted_ports() {
+  const char* named = getenv(kSetting);
+  return named != nullptr && strcmp(named, "any") != 0 ? named : "";
+}
+
+Result<std::unique_ptr<End>> make_end(Verbs* verbs, const Setting& setting, uint32_t channels,
+                                      const std::string& port) {
   if (setting.sealed) {
     return Status(Code::kRefused,
                   "the session's data are sealed, which RDMA cannot do; 'tendril serve "
                   "--trusted-network' names networks that need no seal");
   }
-  const char* named = getenv(kSetting);
-  const std::string wanted = named != nullptr && strcmp(named, "any") != 0 ? named : "";
+  const std::string wanted = wanted_ports();
   if (wanted == "none")
     return Status(Code::kRefused,
                   "TENDRIL_RDMA_DEVICE=none switches it off (at a server: --rdma off)");
-  Result<std::shared_ptr<Device>> device = verbs->open(wanted);
+  Result<std::shared_ptr<Device>> device = verbs->open(port.empty() ? wanted : port);
   if (!device.ok()) return device.status();
   Sizes sizes;
   sizes.channels = channels;
@@ -137,7 +179,7 @@ Result<std::unique_ptr<Half>> offer(Verbs* verbs, const Setting& setting) {
   Result<std::unique_ptr<End>> end =
       make_end(verbs, setting, 1u + std::min(setting.bulk_channels, kBulkMost));
   if (!end.ok()) return Status(end.status().code(), "client: " + end.status().message());
-  return std::unique_ptr<Half>(new RdmaHalf(end.take()));
+  return std::unique_ptr<Half>(new RdmaHalf(verbs, setting, end.take()));
 }
 
 Result<std::unique_ptr<Half>> answer(Verbs* verbs, const Setting& setting,
@@ -148,7 +190,7 @@ Result<std::unique_ptr<Half>> answer(Verbs* verbs, const Setting& setting,
     return Status(Code::kMismatch, "the client's RDMA is laid out for another version");
   Result<std::unique_ptr<End>> end = make_end(verbs, setting, channels);
   if (!end.ok()) return Status(end.status().code(), "server: " + end.status().message());
-  std::unique_ptr<RdmaHalf> half(new RdmaHalf(end.take()));
+  std::unique_ptr<RdmaHalf> half(new RdmaHalf(verbs, setting, end.take()));
   const Status connected = half->connect(offered);
   if (!connected.ok()) return connected;
   return std::unique_ptr<Half>(std::move(half));

@@ -3,6 +3,7 @@
 #include "transport/testing/verbs_double.h"
 
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -43,7 +44,13 @@ class Fabric {
   Status closed;
   std::string last_event;
   uint32_t link_changes = 0;
-  PortFacts facts{"double0:1", true, 100'000, true};
+  struct Port {
+    PortFacts facts;
+    uint8_t network = 0;
+    uint32_t us_per_mib = 0;
+    uint64_t moved_bytes = 0;
+  };
+  std::vector<Port> ports{{{"double0:1", true, 100'000, true}}};
   uint8_t gid[kGidBytes] = {};
 };
 
@@ -71,8 +78,9 @@ class DoubleRegion final : public Region {
 
 class DoublePair final : public Pair {
  public:
-  DoublePair(std::shared_ptr<Fabric> fabric, const PairLimits& limits)
+  DoublePair(std::shared_ptr<Fabric> fabric, size_t port, const PairLimits& limits)
       : fabric_(std::move(fabric)),
+        port_(port),
         limits_(limits),
         event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     std::lock_guard<std::mutex> guard(fabric_->mutex);
@@ -86,17 +94,20 @@ class DoublePair final : public Pair {
 
   PairAddress address() const override {
     PairAddress address;
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
     memcpy(address.gid, fabric_->gid, sizeof address.gid);
+    address.gid[kGidBytes - 1] = fabric_->ports[port_].network;
     address.number = number_;
     address.first_packet = number_ * 3;
     address.mtu_code = 5;
     address.reads = 16;
-    address.ethernet = fabric_->facts.ethernet;
+    address.ethernet = fabric_->ports[port_].facts.ethernet;
     return address;
   }
   Status connect(const PairAddress& peer) override {
     // A card of another fabric is never reached.
-    peer_ = memcmp(peer.gid, fabric_->gid, sizeof peer.gid) == 0 ? peer.number : 0;
+    const PairAddress own = address();
+    peer_ = memcmp(peer.gid, own.gid, sizeof peer.gid) == 0 ? peer.number : 0;
     return Status();
   }
 
@@ -108,6 +119,7 @@ class DoublePair final : public Pair {
   }
 
   Status post(const Work& work) override {
+    take_time(work.bytes);
     std::lock_guard<std::mutex> guard(fabric_->mutex);
     if (work.id - reported_ > limits_.sends)
       return Status(Code::kExhausted, "the send queue is full");
@@ -155,6 +167,17 @@ class DoublePair final : public Pair {
     (void)eventfd_write(event_.get(), 1);
   }
 
+  void take_time(uint64_t bytes) {
+    uint64_t us;
+    {
+      std::lock_guard<std::mutex> guard(fabric_->mutex);
+      Fabric::Port& port = fabric_->ports[port_];
+      port.moved_bytes += bytes;
+      us = port.us_per_mib * bytes >> 20;
+    }
+    if (us != 0) usleep(uint32_t(us));
+  }
+
   Fate perform(const Work& work) {
     if (fabric_->until_flap-- == 0) {
       fabric_->until_flap = UINT64_MAX;
@@ -195,6 +218,7 @@ class DoublePair final : public Pair {
   }
 
   const std::shared_ptr<Fabric> fabric_;
+  const size_t port_;
   const PairLimits limits_;
   const base::Fd event_;
   uint32_t number_ = 0, peer_ = 0;
@@ -208,9 +232,12 @@ namespace {
 
 class DoubleDevice final : public Device {
  public:
-  explicit DoubleDevice(std::shared_ptr<Fabric> fabric)
-      : fabric_(std::move(fabric)), facts_(fabric_->facts), link_changes_(fabric_->link_changes) {
-    facts_.ports_epoch = link_changes_;
+  DoubleDevice(std::shared_ptr<Fabric> fabric, size_t port)
+      : fabric_(std::move(fabric)),
+        port_(port),
+        facts_(fabric_->ports[port].facts),
+        link_changes_(fabric_->link_changes) {
+    facts_.ports_epoch = link_changes_ + (uint32_t(fabric_->ports.size()) << 16);
   }
   const PortFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<Region>> register_memory(void* memory, size_t bytes,
@@ -230,7 +257,7 @@ class DoubleDevice final : public Device {
     return std::unique_ptr<Region>(new DoubleRegion(fabric_, key));
   }
   Result<std::unique_ptr<Pair>> make_pair(const PairLimits& limits) override {
-    return std::unique_ptr<Pair>(new DoublePair(fabric_, limits));
+    return std::unique_ptr<Pair>(new DoublePair(fabric_, port_, limits));
   }
   int event_descriptor() const override { return -1; }
   Status look_at_events() override {
@@ -248,6 +275,7 @@ class DoubleDevice final : public Device {
 
  private:
   const std::shared_ptr<Fabric> fabric_;
+  const size_t port_;
   PortFacts facts_;
   const uint32_t link_changes_;  // when it was opened
 };
@@ -255,20 +283,30 @@ class DoubleDevice final : public Device {
 }  // namespace
 
 VerbsDouble::VerbsDouble() : fabric_(std::make_shared<Fabric>()) {
-  (void)base::random_bytes(fabric_->gid, sizeof fabric_->gid);
+  (void)base::random_bytes(fabric_->gid, sizeof fabric_->gid - 1);
 }
 VerbsDouble::~VerbsDouble() = default;
 
-Result<std::shared_ptr<Device>> VerbsDouble::open(const std::string&) {
+Result<std::shared_ptr<Device>> VerbsDouble::open(const std::string& wanted) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
   if (!fabric_->closed.ok()) return fabric_->closed;
-  return std::shared_ptr<Device>(std::make_shared<DoubleDevice>(fabric_));
+  size_t best = 0;
+  for (size_t i = 1; i < fabric_->ports.size(); ++i) {
+    const PortFacts& facts = fabric_->ports[i].facts;
+    if (wanted.empty() &&
+        facts.megabits_per_second > fabric_->ports[best].facts.megabits_per_second)
+      best = i;
+    if (facts.name == wanted) best = i;
+  }
+  return std::shared_ptr<Device>(std::make_shared<DoubleDevice>(fabric_, best));
 }
 
 Result<std::vector<PortFacts>> VerbsDouble::ports(const std::string&) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
   if (!fabric_->closed.ok()) return fabric_->closed;
-  return std::vector<PortFacts>{fabric_->facts};
+  std::vector<PortFacts> all;
+  for (const Fabric::Port& each : fabric_->ports) all.push_back(each.facts);
+  return all;
 }
 
 void VerbsDouble::refuse_to_open(const Status& why) {
@@ -312,7 +350,24 @@ void VerbsDouble::kill_devices() {
 }
 void VerbsDouble::set_facts(const PortFacts& facts) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
-  fabric_->facts = facts;
+  fabric_->ports[0].facts = facts;
+}
+void VerbsDouble::add_port(const PortFacts& facts, uint8_t network) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->ports.push_back({facts, network, 0, 0});
+}
+void VerbsDouble::slow_down(const std::string& port, uint32_t us_per_mib) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  for (Fabric::Port& each : fabric_->ports) {
+    if (each.facts.name == port) each.us_per_mib = us_per_mib;
+  }
+}
+uint64_t VerbsDouble::moved_bytes(const std::string& port) const {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  for (const Fabric::Port& each : fabric_->ports) {
+    if (each.facts.name == port) return each.moved_bytes;
+  }
+  return 0;
 }
 
 }  // namespace tendril::transport::rdma

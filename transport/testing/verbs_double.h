@@ -21,7 +21,7 @@ class VerbsDouble final : public Verbs {
  public:
   VerbsDouble();
   ~VerbsDouble();
-  // Each call opens a card of its own on the one fabric.
+  // Each call opens a card of its own on the one fabric: at the port of that name, or the fastest.
   base::Result<std::shared_ptr<Device>> open(const std::string& wanted) override;
 
   base::Result<std::vector<PortFacts>> ports(const std::string& wanted) override;
@@ -46,6 +46,11 @@ class VerbsDouble final : public Verbs {
   // Every card reports that it failed.
   void kill_devices();
   void set_facts(const PortFacts& facts);
+  // Another port of every machine. Only ports of one network meet; that of the first one is 0.
+  void add_port(const PortFacts& facts, uint8_t network = 0);
+  // Moving a MiB over that port takes so long.
+  void slow_down(const std::string& port, uint32_t us_per_mib);
+  uint64_t moved_bytes(const std::string& port) const;  // over it, by works posted there
 
  private:
   const std::shared_ptr<Fabric> fabric_;
