@@ -177,6 +177,9 @@ void CommandLine::add_serve_access(CLI::App* sub) {
                   "A network in which data need not be sealed; repeatable")
       ->type_name("NETWORK")
       ->allow_extra_args(false);
+  sub->add_option("--data-interface", o.data_interfaces,
+                  "Network interfaces of NCCL between servers, with commas (default: NCCL chooses)")
+      ->type_name("NAMES");
   sub->add_option("--rdma", o.rdma,
                   "Cards that may carry data that are not sealed: any, off, or names and ports "
                   "(mlx5_0,mlx5_1:2); auto: any, if a network is trusted")

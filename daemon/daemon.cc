@@ -87,6 +87,7 @@ class DaemonImpl : public Daemon {
   Status open_gpus();
   Status open_workers();
   void lend_cards();
+  Status choose_data_interfaces();
   void look_at_cards();
   void bound_networks();
   void bound_leases();
@@ -302,6 +303,14 @@ void DaemonImpl::lend_cards() {
   cards_ = std::make_unique<Cards>(cards);
 }
 
+// Workers get this process' variables of NCCL.
+Status DaemonImpl::choose_data_interfaces() {
+  if (options_.data_interfaces.empty()) return Status();
+  auto variable = sockets_variable(options_.data_interfaces);
+  if (variable.ok()) setenv("NCCL_SOCKET_IFNAME", variable->c_str(), 1);
+  return variable.status();
+}
+
 Status DaemonImpl::prepare() {
   reception::prepare_process();
   host_ = reception::host_name();
@@ -316,7 +325,8 @@ Status DaemonImpl::prepare() {
                               options_.allow_pageable_access, options_.worker.api == "cuda");
   if (!status.ok()) return status;
   lend_cards();
-  status = open_workers();
+  status = choose_data_interfaces();
+  if (status.ok()) status = open_workers();
   if (!status.ok()) return status;
   auto arbiter = Arbiter::start(options_.sharing);
   if (!arbiter.ok()) return arbiter.status();

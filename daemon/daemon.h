@@ -36,6 +36,7 @@ struct DaemonOptions {
   std::string sockets = "auto";     // the folder of this server's unix sockets; "auto", "off"
   std::string encrypt;  // "always", "untrusted" (or empty) or "never" (daemon/sealing.h)
   std::vector<std::string> trusted_networks;
+  std::string data_interfaces;  // of NCCL's sockets, with commas; empty: NCCL chooses
   std::string rdma =
       "auto";  // cards that are lent: "any", "off" or names; "auto" (daemon/sealing.h)
   lease::SharingOptions sharing;

@@ -342,6 +342,7 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   message.assignment.tally = session.tally;
   message.assignment.bulk_channels = session.channels_granted;
   message.assignment.outage_ms = session.outage_ms;
+  message.assignment.forbids_rdma = guard_->limits_of(lease.owner).rdma.value_or(true) ? 0 : 1;
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& slice = lease.slices[i];
     message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes,
@@ -352,7 +353,7 @@ Status Sessions::assign(const Session& session, const wire::TransportOffers& off
   if (!seat.ok()) return seat.status();
   const int fds[] = {lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};
   wire::TransportOffers allowed = offers;
-  if (!guard_->limits_of(lease.owner).rdma.value_or(true)) {
+  if (message.assignment.forbids_rdma != 0) {
     session::forbid_fabrics(&allowed, "the server's policy forbids RDMA to " +
                                           printable(lease.owner.name, 64) +
                                           " (its administrator allows it with 'rdma = true')");

@@ -79,6 +79,8 @@ struct Assignment {
   uint32_t tally;          // this worker's column in the accounting page
   uint32_t bulk_channels;  // granted to the client
   uint32_t outage_ms;      // AttachReply::outage_ms
+  uint32_t forbids_rdma;   // 1: the policy does, to its owner
+  uint32_t zero;
   AssignedSlice slices[kSlicesMax];
 };
 

@@ -2,6 +2,8 @@
 // See cards.h.
 #include "daemon/cards/cards.h"
 
+#include <net/if.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -57,6 +59,17 @@ Cards::Change Cards::look() {
   ports_ = std::move(ports);
   nodes_ = std::move(nodes);
   return change;
+}
+
+base::Result<std::string> sockets_variable(const std::string& interfaces) {
+  for (const std::string& each : base::split_at_commas(interfaces)) {
+    if (if_nametoindex(each.c_str()) != 0) continue;
+    return base::Status(base::Code::kNotFound,
+                        "--data-interface names '" + base::printable(each, 64) +
+                            "', and this machine has no such network interface; 'ip link' lists "
+                            "them");
+  }
+  return "=" + interfaces;
 }
 
 std::vector<std::string> changes_of(const std::vector<PortState>& before,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "transport/rdma/ports.h"
 
 namespace tendril::daemon {
@@ -41,6 +42,10 @@ class Cards {
   std::vector<transport::rdma::PortState> ports_;
   std::vector<std::string> nodes_;
 };
+
+// NCCL_SOCKET_IFNAME of workers that may use NCCL: these network interfaces and no others ("eth4",
+// "eth4,eth5"). kNotFound: this machine has one of them not.
+base::Result<std::string> sockets_variable(const std::string& interfaces);
 
 // A line for each port that has come, gone, gone down or come up, or has another rate.
 std::vector<std::string> changes_of(const std::vector<transport::rdma::PortState>& before,

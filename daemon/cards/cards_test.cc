@@ -98,5 +98,15 @@ TEST_F(CardsTest, AMachineThatGetsItsFirstCard) {
   EXPECT_TRUE(change.other_cards);
 }
 
+TEST(SocketsVariable, NamesInterfacesThatAreThere) {
+  EXPECT_EQ(*sockets_variable("lo"), "=lo") << "no other one whose name begins so";
+  EXPECT_EQ(*sockets_variable("lo,lo"), "=lo,lo");
+  for (const char* names : {"", "lo,", "lo,no-such-one", "no such one"}) {
+    const auto wrong = sockets_variable(names);
+    EXPECT_EQ(wrong.status().code(), base::Code::kNotFound) << names;
+    EXPECT_NE(wrong.status().message().find("'ip link' lists them"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace tendril::daemon

@@ -238,7 +238,12 @@ ncclResult_t handle(Executor& executor, const wire::nccl::nccl_open_request& req
                     wire::nccl::nccl_open_reply& reply) {
   if (request.digest != wire::nccl::kSchemaDigest) return ncclInvalidUsage;
   set_variables(allowed_variables(request.variables.data, request.variables.count));
-  set_variables(own_variables(executor.session().assignment().server_id, getuid()));
+  const wire::Assignment& assignment = executor.session().assignment();
+  set_variables(own_variables(assignment.server_id, getuid()));
+  const bool forbidden = assignment.forbids_rdma != 0;
+  set_variables(network_variables(getenv("TENDRIL_RDMA_DEVICE"), forbidden,
+                                  getenv("NCCL_SOCKET_IFNAME"), transport::rdma::read_ports()),
+                forbidden);
   std::string& why = executor.why();
   why.clear();
   reply.result = executor.open(request.version, &why);

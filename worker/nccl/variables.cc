@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 
 #include "api/nccl/variables.h"
+#include "base/text.h"
 #include "wire/assignment.h"
 
 namespace tendril::worker::nccl {
+
+using transport::rdma::PortState;
+
 namespace {
 
 bool may_be_chosen(const std::string& name) {
@@ -51,8 +56,37 @@ Variables own_variables(const uint8_t* server_id, uid_t user) {
   return {{"NCCL_HOSTID", host + "-" + std::to_string(user)}, {"NCCL_RAS_ENABLE", "0"}};
 }
 
-void set_variables(const Variables& variables) {
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 0);
+Variables network_variables(const char* lent, bool forbidden, const char* sockets,
+                            const std::vector<PortState>& ports) {
+  const Variables none = {{"NCCL_IB_DISABLE", "1"}};
+  if (lent == nullptr || strcmp(lent, "none") == 0 || forbidden) return none;
+  const bool named = sockets != nullptr && sockets[0] == '=';
+  const std::vector<std::string> interfaces =
+      named ? base::split_at_commas(sockets + 1) : std::vector<std::string>();
+  std::vector<const PortState*> usable;
+  for (const PortState& port : ports) {
+    const bool on_data_network =
+        !named || port.interface.empty() ||
+        std::find(interfaces.begin(), interfaces.end(), port.interface) != interfaces.end();
+    if (port.active && on_data_network && transport::rdma::names_port(lent, port.card, port.port))
+      usable.push_back(&port);
+  }
+  const auto slower = [](const PortState* one, const PortState* other) {
+    return one->megabits_per_second < other->megabits_per_second;
+  };
+  const auto fastest = std::max_element(usable.begin(), usable.end(), slower);
+  if (fastest == usable.end()) return none;
+  // Ranks whose cards are of two kinds do not meet.
+  std::string cards;
+  for (const PortState* port : usable) {
+    if (port->ethernet == (*fastest)->ethernet) cards += (cards.empty() ? "=" : ",") + port->name();
+  }
+  return {{"NCCL_IB_HCA", cards}};
+}
+
+void set_variables(const Variables& variables, bool over_operators) {
+  for (const auto& [name, value] : variables)
+    setenv(name.c_str(), value.c_str(), over_operators ? 1 : 0);
 }
 
 }  // namespace tendril::worker::nccl

@@ -120,5 +120,37 @@ TEST(NcclWork, OnlySomeVariablesAreTheProgramsToChoose) {
       allowed_variables(reinterpret_cast<const uint8_t*>(much.data()), much.size()).empty());
 }
 
+std::vector<transport::rdma::PortState> ports() {
+  return {{"mlx5_0", 1, true, true, 100'000, "eth4"},
+          {"mlx5_1", 1, true, true, 100'000, "eth5"},
+          {"mlx5_2", 1, true, false, 100'000, "eth6"},
+          {"mlx5_3", 1, false, true, 40'000, ""}};
+}
+
+TEST(NetworkVariables, NcclGetsTheCardsThatAreLentAndWork) {
+  const Variables roce = {{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1"}};
+  EXPECT_EQ(network_variables("any", false, nullptr, ports()), roce);
+  EXPECT_EQ(network_variables("mlx5_0,mlx5_1:1,mlx5_2", false, "eth", ports()), roce);
+  EXPECT_EQ(network_variables("mlx5_3", false, nullptr, ports()),
+            (Variables{{"NCCL_IB_HCA", "=mlx5_3:1"}}));
+}
+
+TEST(NetworkVariables, WhereSocketsAreNamedTheCardsAreOfTheSameInterfaces) {
+  EXPECT_EQ(network_variables("any", false, "=eth5,eth0", ports()),
+            (Variables{{"NCCL_IB_HCA", "=mlx5_1:1"}}));
+  EXPECT_EQ(network_variables("mlx5_0,mlx5_3", false, "=ib0", ports()),
+            (Variables{{"NCCL_IB_HCA", "=mlx5_3:1"}}))
+      << "InfiniBand shows no interface there";
+}
+
+TEST(NetworkVariables, WithoutACardNcclDoesNotLookForOne) {
+  const Variables none = {{"NCCL_IB_DISABLE", "1"}};
+  EXPECT_EQ(network_variables(nullptr, false, nullptr, ports()), none);
+  EXPECT_EQ(network_variables("none", false, nullptr, ports()), none);
+  EXPECT_EQ(network_variables("any", false, nullptr, {}), none);
+  EXPECT_EQ(network_variables("mlx5_2", false, nullptr, ports()), none) << "its port is down";
+  EXPECT_EQ(network_variables("any", true, nullptr, ports()), none) << "the policy forbids it";
+}
+
 }  // namespace
 }  // namespace tendril::worker::nccl
