@@ -57,8 +57,19 @@ Status put(Channel* channel, const Order& order) {
   const iovec part{const_cast<Order*>(&order), sizeof order};
   return channel->send(&part, 1);
 }
+// In pieces, because a channel waits for the rest of what has begun, however long.
+Status get_bytes(Channel* channel, void* into, size_t bytes, int timeout_ms) {
+  const Deadline deadline(timeout_ms);
+  for (size_t got = 0; got < bytes;) {
+    Result<size_t> step = channel->receive(static_cast<uint8_t*>(into) + got, 1, bytes - got,
+                                           {kSpinUs, deadline.left_ms()});
+    if (!step.ok()) return step.status();
+    got += *step;
+  }
+  return Status();
+}
 Status get(Channel* channel, Order* order, int timeout_ms = TrialLimits().step_ms) {
-  return channel->receive(order, sizeof *order, sizeof *order, {kSpinUs, timeout_ms}).status();
+  return get_bytes(channel, order, sizeof *order, timeout_ms);
 }
 
 // An order with what follows it.
@@ -70,7 +81,7 @@ Status put(Channel* channel, Order order, const std::string& tail) {
 Result<std::string> get_tail(Channel* channel, uint32_t bytes, int timeout_ms) {
   std::string tail(bytes, 0);
   if (bytes == 0) return tail;
-  const Status got = channel->receive(&tail[0], bytes, bytes, {kSpinUs, timeout_ms}).status();
+  const Status got = get_bytes(channel, &tail[0], bytes, timeout_ms);
   return got.ok() ? Result<std::string>(tail) : got;
 }
 
@@ -168,8 +179,7 @@ Result<std::vector<Port>> ask_ports(Channel* orders) {
   std::vector<Port> ports;
   for (uint32_t i = 0; i < order.number; ++i) {
     PortRecord record;
-    good = orders->receive(&record, sizeof record, sizeof record, {kSpinUs, TrialLimits().step_ms})
-               .status();
+    good = get_bytes(orders, &record, sizeof record, TrialLimits().step_ms);
     if (!good.ok()) return good;
     ports.push_back(
         {base::printable(std::string(record.name, strnlen(record.name, sizeof record.name)), 40),

@@ -168,7 +168,9 @@ TEST_F(TrialTest, NobodyGetsMoreThanATrial) {
 
 // Silent from the first moment, in the midst of echoes, and before it takes a burst.
 TEST_F(TrialTest, AClientThatFallsSilentIsLeft) {
-  for (const std::string& said : {std::string(), order(kEchoes), order(kBurst)}) {
+  const std::string half = order(kEchoes).substr(0, 30);
+  for (const std::string& said :
+       {std::string(), half, order(kEchoes), order(kBurst), order(kEchoes) + half}) {
     SetUp();
     const iovec part{const_cast<char*>(said.data()), said.size()};
     EXPECT_TRUE(client_.command->send(&part, 1).ok());
