@@ -44,6 +44,14 @@ class Starting(unittest.TestCase):
         self.assertIn("/nonexistent/libcuda.so.1", error)
         self.assertIn("--driver", error)
 
+    def test_a_data_interface_that_is_not_there_is_named(self):
+        asked = ["--driver", harness.DRIVER, "--port", "0"]
+        status, error = self.serve(*asked, "--data-interface", "lo,no-such-one")
+        self.assertEqual(status, 1)
+        self.assertIn("--data-interface names 'no-such-one'", error)
+        with Server("--data-interface", "lo") as server:
+            self.assertEqual(server.leases(), [])
+
     def test_other_addresses_need_an_identity_or_a_token(self):
         asked = ["--driver", harness.DRIVER, "--listen", "0.0.0.0"]
         status, error = self.serve(*asked, "--identity", "/dev/null/identity")
