@@ -45,7 +45,7 @@ class Starting(unittest.TestCase):
         self.assertIn("--driver", error)
 
     def test_a_data_interface_that_is_not_there_is_named(self):
-        asked = ["--driver", harness.DRIVER, "--port", "0"]
+        asked = ["--driver", harness.DRIVER]
         status, error = self.serve(*asked, "--data-interface", "lo,no-such-one")
         self.assertEqual(status, 1)
         self.assertIn("--data-interface names 'no-such-one'", error)
