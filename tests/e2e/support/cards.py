@@ -88,4 +88,4 @@ def remembered(cache):
 
 def worse_connections(text):
     """What is remembered of a way, with connections that are worse than anything."""
-    return re.sub(r"(-2 \d+) .*", r"\1 1000000 0.000001 1 1", text, count=1)
+    return re.sub(r"(-\d+ \d+) .*", r"\1 1000000 0.000001 1 1", text, count=1)
