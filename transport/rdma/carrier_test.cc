@@ -234,6 +234,28 @@ TEST_F(CarrierTest, ALostTellingOrAllReportsLostAreAFailure) {
   EXPECT_EQ(network_->client->resumptions(), 1u);
 }
 
+// The sender waits for its memory to be read, and the receiver for more.
+TEST_F(CarrierTest, ALostCreditIsMadeGood) {
+  open();
+  std::vector<uint8_t> data(1'000'000, 7), got(data.size() + 1);
+  ASSERT_TRUE(client_memory_->add(data.data(), data.size()).ok());
+  const uint64_t before = client_counts_->messages;
+  std::thread sender([&] {
+    iovec part{data.data(), data.size()};
+    EXPECT_TRUE(client(1).send(&part, 1).ok());
+    uint8_t last = 42;
+    part = {&last, 1};
+    EXPECT_TRUE(client(1).send(&part, 1).ok());
+  });
+  while (client_counts_->messages == before) usleep(100);
+  verbs_.lose_tellings(1);
+  EXPECT_TRUE(worker(1).receive(got.data(), got.size(), got.size(), {0, 20'000}).ok());
+  sender.join();
+  EXPECT_EQ(got.back(), 42);
+  EXPECT_EQ(network_->client->resumptions(), 0u);
+  client_memory_->remove(data.data());
+}
+
 TEST_F(CarrierTest, WhateverHappensInMidStreamItGoesOnOverTcp) {
   const struct {
     const char* name;

@@ -21,6 +21,7 @@ constexpr uint32_t kLandings = 2;            // blocks of kReadBytes for reads t
 // Tells the peer again after this part of the ring, and of the records.
 constexpr uint64_t kTellParts = 4;
 constexpr uint64_t kSuspectNs = 1'000'000'000;  // a record is there, and nobody told of it
+constexpr uint32_t kRepeatSleeps = 5;           // without news, each of at most 100 ms
 constexpr int kLastWordsMs = 50;                // after the connection has ended
 
 }  // namespace
@@ -73,7 +74,7 @@ Status Inlet::pass_record() {
   work.immediate = immediate_of(head_);
   const Status posted = line_->post(work);
   told_head_ = head_;
-  records_since_ = 0;
+  records_since_ = sleeps_ = 0;
   session_->counts.credits.fetch_add(1, std::memory_order_relaxed);
   return posted;
 }
@@ -191,6 +192,16 @@ Status Inlet::lost_telling() {
   return line_->fail("the RDMA connection is broken: the card lost a completion");
 }
 
+// A peer that waits for room, or for its memory to be read, sends nothing that could ask for it.
+// Once for each telling, so that there is a receive for it.
+Status Inlet::repeat_credit() {
+  if (told_head_ == 0 || sleeps_ > kRepeatSleeps || ++sleeps_ != kRepeatSleeps) return Status();
+  Work work;
+  work.kind = WorkKind::kTell;
+  work.immediate = immediate_of(told_head_);
+  return line_->post(work);
+}
+
 Result<size_t> Inlet::receive(void* into, size_t min, size_t max, Wait wait, int wake) {
   auto* at = static_cast<uint8_t*>(into);
   size_t got = 0;
@@ -230,7 +241,8 @@ Result<size_t> Inlet::receive(void* into, size_t min, size_t max, Wait wait, int
     if (!again.ok() || head_ < tail_ || line_->closed()) continue;
     if (line_->sleep(wake, got == 0 ? deadline.left_ms() : -1))
       return Status(Code::kClosed, "the connection was closed on this side");
-    const Status told = lost_telling();
+    Status told = lost_telling();
+    if (told.ok()) told = repeat_credit();
     if (!told.ok()) return told;
     const Status sent = session_->look_at_senders();
     if (!sent.ok()) return sent;

@@ -39,6 +39,8 @@ class Inlet {
   base::Status wait_read(uint64_t id, int wake);
   base::Status pass_record();
   base::Status lost_telling();
+  // Says once more what the peer may have missed.
+  base::Status repeat_credit();
 
   const std::shared_ptr<Session> session_;
   RegisteredBlock ring_;
@@ -53,6 +55,7 @@ class Inlet {
   uint32_t left_ = 0;  // of the current record
   bool current_ = false;
   uint32_t polls_ = 0;
+  uint32_t sleeps_ = 0;  // since the peer was told
   uint64_t suspected_since_ns_ = 0;
 };
 
