@@ -32,6 +32,7 @@
 #include "daemon/child_process.h"
 #include "session/control/background_trial.h"
 #include "session/control/serve.h"
+#include "session/lane/lane.h"
 #include "view/json.h"
 #include "view/table.h"
 #include "view/text.h"
@@ -39,6 +40,7 @@
 namespace tendril::cli {
 namespace {
 
+constexpr int kEndMs = 2'000;     // of a session
 constexpr int kTrialMs = 30'000;  // of a fabric, which a program does not wait for
 
 constexpr int kPings = 100;
@@ -46,6 +48,18 @@ constexpr int kPings = 100;
 // enough that it is usually free.
 constexpr uint32_t kTestShare = config::kWholeGpu / 10;
 constexpr int kMeasureMaxMs = 60'000;
+
+// Of a session that calls nothing.
+struct NoEvents : session::LaneEvents {
+  bool accepts_delivery(uint64_t, uint64_t) override { return false; }
+  void delivered(uint64_t, uint64_t) override {}
+  void output(const char*, size_t) override {}
+  void callback(const uint8_t*, size_t) override {}
+  bool awaits_callbacks() override { return false; }
+  void sticky_error(int32_t, const char*, size_t) override {}
+  void memory_written() override {}
+  void lost(const base::Status&) override {}
+};
 
 class Checkup {
  public:
@@ -305,8 +319,10 @@ bool Checkup::check_transport() {
                     attached->reason.c_str(), took_ms, tried.c_str()));
   figure("attach_ms", took_ms);
   // In order, or the server waits for this client to come back.
-  attached->command->shutdown();
-  for (const auto& each : attached->bulk) each->shutdown();
+  NoEvents nothing;
+  session::Lane::open(std::move(attached->command), attached->bulk.data(), attached->bulk.size(),
+                      &nothing)
+      ->close(kEndMs);
   return true;
 }
 
