@@ -21,6 +21,9 @@ constexpr uint32_t kMarginMs = 6000;
 constexpr unsigned kSilentResent = 3;
 constexpr int kDoubtfulMs = 800, kHopefulMs = 5000;  // as its worker waits (transport/lasting)
 
+// A client that has said goodbye may leave a reset behind, and its worker ends a moment later.
+constexpr int kEndIsSeenMs = 200;
+
 size_t connections_of(uint16_t bulk_channels) { return size_t{bulk_channels} + 2; }
 
 }  // namespace
@@ -72,8 +75,13 @@ void Sessions::client_is_cut(const std::shared_ptr<Session>& session) {
   if (session->is_cut || session->ending) return;
   session->is_cut = true;
   const uint32_t cut = ++session->cuts;
-  log(Level::kInfo, "session %llu: the network to its client is cut; it has %u s to come back",
-      static_cast<unsigned long long>(session->id), session->outage_ms / 1000);
+  loop_->after(kEndIsSeenMs, [this, id = session->id, cut] {
+    std::lock_guard<std::mutex> hold(mutex_);
+    const std::shared_ptr<Session> late = find_session(id);
+    if (late == nullptr || late->ending || !late->is_cut || late->cuts != cut) return;
+    log(Level::kInfo, "session %llu: the network to its client is cut; it has %u s to come back",
+        static_cast<unsigned long long>(id), late->outage_ms / 1000);
+  });
   loop_->after(static_cast<int>(session->outage_ms + kMarginMs), [this, id = session->id, cut] {
     std::lock_guard<std::mutex> hold(mutex_);
     const std::shared_ptr<Session> late = find_session(id);
