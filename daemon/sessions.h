@@ -439,7 +439,8 @@ class Sessions {
   void watch_client(const std::shared_ptr<Session>& session);  // supervisor's thread
   void watch_connection(const std::shared_ptr<Session>& session,
                         const session::Connection& connection);
-  void connection_ended(const std::shared_ptr<Session>& session, int fd);  // supervisor's thread
+  // Supervisor's thread. `returns`: of the session, when the connection was watched.
+  void connection_ended(const std::shared_ptr<Session>& session, int fd, uint32_t returns);
   void client_is_cut(const std::shared_ptr<Session>& session);
   void client_is_gone(const std::shared_ptr<Session>& session, int grace_ms);
   static bool is_silent(const Session& session);

@@ -38,14 +38,19 @@ void Sessions::watch_client(const std::shared_ptr<Session>& session) {
 void Sessions::watch_connection(const std::shared_ptr<Session>& session,
                                 const session::Connection& connection) {
   const int fd = connection.descriptor();
-  const Status watched = loop_->watch(
-      fd, EPOLLRDHUP, [this, session, fd](uint32_t) { connection_ended(session, fd); });
+  const auto ended = [this, session, fd, returns = session->returns](uint32_t) {
+    connection_ended(session, fd, returns);
+  };
+  const Status watched = loop_->watch(fd, EPOLLRDHUP, ended);
   if (!watched.ok()) end_session(session, watched.message().c_str());
 }
 
-void Sessions::connection_ended(const std::shared_ptr<Session>& session, int fd) {
+void Sessions::connection_ended(const std::shared_ptr<Session>& session, int fd, uint32_t returns) {
   loop_->unwatch(fd);
   std::lock_guard<std::mutex> hold(mutex_);
+  // The client is back over others, and the worker drops the old ones before joined_again's task
+  // has come to the new ones. A cut of these would never be mended.
+  if (session->returns != returns) return;
   const bool may_return = session->outage_ms != 0 && session->started;
   if (may_return && transport::tcp_end(fd) == TcpEnd::kCut) return client_is_cut(session);
   // A client that has ended says so on all connections. One in between that closed a single one
@@ -185,9 +190,10 @@ void Sessions::joined_again(const std::shared_ptr<Session>& session,
   ++session->returns;
   const auto watched = std::make_shared<std::vector<session::Connection>>(std::move(again));
   again.clear();
-  loop_->post([this, session, watched] {
+  loop_->post([this, session, watched, returns = session->returns] {
     std::lock_guard<std::mutex> hold(mutex_);
     if (session->ending || find_session(session->id) == nullptr) return;
+    if (session->returns != returns) return;  // it came again, and so does this
     for (session::Connection* old : {&session->liveness, &session->acknowledgements}) {
       if (old->valid()) loop_->unwatch(old->descriptor());
     }
