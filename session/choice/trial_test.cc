@@ -39,7 +39,7 @@ class TrialTest : public ::testing::Test {
     server.ways[size_t(WayKind::kConnections)] = way(worker_);
     server.ways[size_t(WayKind::kFabric)] = way(fabric_worker_);
     server.ports = [] { return std::vector<transport::Port>{{"card0:1", "RoCE", 100'000}}; };
-    server.pair = [this](WayKind, const transport::Port& port, const std::string& blob) {
+    server.pair = [](WayKind, const transport::Port& port, const std::string& blob) {
       return port.name == "card0:1" && blob == "mine"
                  ? Result<std::string>(std::string("ours"))
                  : base::Status(Code::kUnavailable, "its cable\nis loose");
