@@ -326,7 +326,7 @@ class BetweenMachines(Programs, unittest.TestCase):
 @unittest.skipUnless(LIBRARY.exists(), "the played cards were not built")
 class OnPlayedCards(Sessions, unittest.TestCase):
     Kind = PlayedCards
-    begins_s, overlaps, copies = 0.3, "300", "60"
+    begins_s, overlaps, copies = 0.3, "2000", "2000"
 
     def test_the_whole_suite(self):
         _, err = self.runs(
