@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "transport/testing/test_channels.h"
 
 namespace tendril::session {
@@ -64,7 +66,7 @@ class TrialTest : public ::testing::Test {
 
 // As trial.cc lays an order out.
 struct Said {
-  uint32_t mark = 0x334c5254, kind = 1, way = 0, calls = 0, bulk = 0, striped = 0, number = 0,
+  uint32_t mark = 0x344c5254, kind = 1, way = 0, calls = 0, bulk = 0, striped = 0, number = 0,
            bytes = 0;
   Measured fabric, connections;
 };
@@ -73,7 +75,7 @@ std::string order(const Said& said) {
   return std::string(reinterpret_cast<const char*>(&said), sizeof said);
 }
 constexpr uint32_t kMark = Said().mark;
-constexpr uint32_t kEchoes = 1, kBurst = 2, kChoose = 3, kPair = 5;
+constexpr uint32_t kEchoes = 1, kBurst = 2, kChoose = 3, kPair = 5, kBurstRest = 6;
 std::string order(uint32_t kind, uint32_t way = 0) { return order(Said{kMark, kind, way}); }
 
 TEST_F(TrialTest, BothEndsComeToTheSameChoice) {
@@ -101,6 +103,42 @@ TEST_F(TrialTest, BothEndsComeToTheSameChoice) {
   }
 }
 
+// A program that runs every 20 ms only. Meanwhile a burst lies in buffers, from which it is read
+// fast.
+class SlowReader final : public transport::Channel {
+ public:
+  explicit SlowReader(transport::Channel* inner) : inner_(*inner) {}
+  base::Status send(const iovec* parts, int count) override { return inner_.send(parts, count); }
+  Result<size_t> send_some(const iovec* parts, int count, int timeout_ms) override {
+    return inner_.send_some(parts, count, timeout_ms);
+  }
+  Result<size_t> receive(void* into, size_t min, size_t max, transport::Wait wait) override {
+    if (base::now_ns() < sleeps_until_ns_) return size_t(0);
+    Result<size_t> got = inner_.receive(into, min, max, wait);
+    if (got.ok() && *got == 0) sleeps_until_ns_ = base::now_ns() + 20'000'000u;
+    return got;
+  }
+  void shutdown() override { inner_.shutdown(); }
+  const char* kind() const override { return "slow"; }
+
+ private:
+  transport::Channel& inner_;
+  uint64_t sleeps_until_ns_ = 0;
+};
+
+TEST_F(TrialTest, ASlowReaderIsSeenAsSlow) {
+  std::thread worker([&] { (void)serve(); });
+  Way slowly = way(client_);
+  std::vector<std::unique_ptr<SlowReader>> readers;
+  for (transport::Channel*& each : slowly.bulk)
+    each = readers.emplace_back(std::make_unique<SlowReader>(each)).get();
+  Result<Measured> one = measure(client_.command.get(), WayKind::kConnections, slowly);
+  client_ = {};
+  worker.join();
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_LT(one->gigabytes_per_second, 0.1) << "1.5 MiB in not less than 20 ms";
+}
+
 TEST_F(TrialTest, AWorkerThatCannotMoveSaysSo) {
   Result<WayChoice> there = base::Status(Code::kInternal, "");
   std::thread worker([&] { there = serve(false); });
@@ -113,15 +151,16 @@ TEST_F(TrialTest, AWorkerThatCannotMoveSaysSo) {
 TEST_F(TrialTest, NonsenseEndsTheTrial) {
   const Measured bad[] = {{std::nan(""), 1}, {-1, 1}, {1, HUGE_VAL}};
   for (const Said& said :
-       {Said{kMark + 1, kChoose}, Said{kMark, 0}, Said{kMark, 6}, Said{kMark, kChoose, 3},
+       {Said{kMark + 1, kChoose}, Said{kMark, 0}, Said{kMark, 7}, Said{kMark, kChoose, 3},
         Said{kMark, kChoose, 1, 2}, Said{kMark, kChoose, 1, 0, 7}, Said{kMark, kChoose, 1, 1, 1, 2},
         Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, bad[0], {1, 1}},
         Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, {1, 1}, bad[1]},
         Said{kMark, kChoose, 1, 1, 1, 0, 0, 0, {1, 1}, bad[2]},
-        Said{kMark, kPair, 0, 0, 0, 0, 0, 4},              // connections are no pair of ports
-        Said{kMark, kPair, 1, 0, 0, 0, 0, 0},              // nothing follows
-        Said{kMark, kPair, 1, 0, 0, 0, 0, 1025},           // too much follows
-        Said{kMark, kEchoes, 2}, Said{kMark, kBurst, 2}})  // there is no such way
+        Said{kMark, kPair, 0, 0, 0, 0, 0, 4},     // connections are no pair of ports
+        Said{kMark, kPair, 1, 0, 0, 0, 0, 0},     // nothing follows
+        Said{kMark, kPair, 1, 0, 0, 0, 0, 1025},  // too much follows
+        Said{kMark, kEchoes, 2}, Said{kMark, kBurst, 2},
+        Said{kMark, kBurstRest, 2}})  // there is no such way
     EXPECT_EQ(answer_to(order(said)).status().code(), Code::kInvalid) << said.kind;
   EXPECT_EQ(answer_to(order(kChoose).substr(0, 63)).status().code(), Code::kClosed);
 }
