@@ -2,6 +2,7 @@
 // Conformance of modules: loading PTX, functions, globals, lifetimes. jit_log_test.cc has the
 // compiler's logs and options.
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/conformance/harness.h"
@@ -97,6 +98,27 @@ PROCESS_TEST(ModuleProcess, ManagedVariablesOfALibraryNeedNoContext) {
   // Later work is not affected by what was there.
   OK(launch(basic("nothing"), {1}, {1}, 0, nullptr));
   OK(cuCtxSynchronize());
+}
+
+// Takes all free addresses within 1 TiB of this program's libraries, above and below.
+void take_addresses_near_libraries() {
+  constexpr uint64_t kPiece = uint64_t{16} << 30, kReach = uint64_t{1} << 40;
+  const uint64_t here = reinterpret_cast<uint64_t>(&mkstemp) / kPiece * kPiece;
+  for (uint64_t at = here - kReach; at < here + kReach; at += kPiece)
+    mmap(reinterpret_cast<void*>(at), kPiece, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+// Their addresses are the driver's, and the program must have them free.
+PROCESS_TEST(ModuleProcess, ManagedVariablesOfACrowdedProgram) {
+  take_addresses_near_libraries();
+  attach();
+  Module module(kManagedPtx);
+  CUdeviceptr counter = 0, table = 0;
+  MUST(cuModuleGetGlobal_v2(&counter, nullptr, module, "counter"));
+  MUST(cuModuleGetGlobal_v2(&table, nullptr, module, "table"));
+  take_turns(module.function("count"), reinterpret_cast<uint32_t*>(counter),
+             reinterpret_cast<uint32_t*>(table));
 }
 
 TEST_F(ModuleTest, LoadAndUnload) {

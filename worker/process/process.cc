@@ -21,6 +21,7 @@
 #include "gpu/opencl/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
+#include "worker/process/addresses.h"
 #include "worker/process/control.h"
 #include "worker/process/filter.h"
 #include "worker/process/sandbox.h"
@@ -218,6 +219,7 @@ int run_worker(const Arguments& arguments, const Api& api, std::vector<std::stri
     setenv("CUDA_MPS_PIPE_DIRECTORY", arguments.packed_folder.c_str(), 1);
     setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", arguments.packed_percent.c_str(), 1);
   }
+  leave_room_for_clients();
   auto worker = api.create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);

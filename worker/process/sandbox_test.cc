@@ -26,6 +26,7 @@
 #include <thread>
 
 #include "base/landlock.h"
+#include "worker/process/testing/in_child.h"
 
 namespace tendril::worker {
 namespace {
@@ -42,15 +43,6 @@ Confinement as_user(uint32_t user) {
   Confinement wanted = of_parent(getppid());
   wanted.user = user;
   return wanted;
-}
-
-// The child's exit status, or -signal if it was killed.
-int in_child(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 // 0 when `call` fails with EPERM.

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which part of the address space the worker's memory lies in. A driver chooses where managed
+// variables lie, and the client puts its copy at the same addresses, because programs use them as
+// they are. So nothing else of the program may be there. Used by process.cc.
+#pragma once
+
+namespace tendril::worker {
+
+// Takes all free addresses of the part where a program's libraries and memory usually lie, so that
+// what this process maps from now on lies below it, at a random place. It costs addresses, no
+// memory. Called before the driver is opened. Changes nothing on a machine whose programs lie
+// elsewhere, or that limits addresses.
+void leave_room_for_clients();
+
+}  // namespace tendril::worker
