@@ -414,7 +414,9 @@ unsigned thread_count() {
   if (const char* e = std::getenv("TENDRIL_SOFTGPU_THREADS"))
     if (long n = std::strtol(e, nullptr, 10); n > 0)
       return static_cast<unsigned>(std::min(n, 256l));
-  return std::max(1u, std::thread::hardware_concurrency());
+  // The C library opens a file for this each time, which took longer than a small launch.
+  static const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  return processors;
 }
 
 void broadcast(uint8_t* p, uint64_t v, uint32_t bytes) {
