@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warm workers by GPU and API. The workers are this very program, started again. They report that
-// they are ready, and answer a message with the API that they were started for.
+// they are ready, and answer a message with the API that they were started for. Those of
+// outage/sessions_outage_test.cc choose TCP when they are assigned.
 #include "daemon/worker_pool.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 
 #include "session/control/connection.h"
@@ -18,6 +20,18 @@ namespace {
 constexpr int kControlDescriptor = 3;
 constexpr int kTakeMs = 20'000;
 
+void choose_tcp(wire::WorkerRequest request) {
+  request.kind = wire::WorkerRequestKind::kTransport;
+  wire::TransportAnswers answers;
+  answers.answers.push_back({"tcp", "", "it is a test"});
+  const std::vector<uint8_t> tail = wire::encode(answers);
+  const auto* raw = reinterpret_cast<const uint8_t*>(&request);
+  std::vector<uint8_t> all(raw, raw + sizeof request);
+  all.insert(all.end(), tail.begin(), tail.end());
+  (void)session::send_descriptors(kControlDescriptor, all.data(), all.size(), nullptr, 0);
+}
+
+// Its session's connections are open as long as it lives, and nobody reads them.
 int be_a_worker(int argc, char** argv) {
   std::string api = "none";
   for (int i = 1; i + 1 < argc; ++i) {
@@ -25,13 +39,21 @@ int be_a_worker(int argc, char** argv) {
   }
   wire::WorkerRequest request = {};
   request.kind = wire::WorkerRequestKind::kReady;
-  for (;;) {
-    (void)session::send_descriptors(kControlDescriptor, &request, sizeof request, nullptr, 0);
-    wire::WorkerMessage message = {};
+  for (bool assigned = false;;) {
+    if (!assigned)
+      (void)session::send_descriptors(kControlDescriptor, &request, sizeof request, nullptr, 0);
+    std::vector<uint8_t> buffer(64 << 10);
     size_t bytes = 0;
     auto received =
-        session::receive_descriptors(kControlDescriptor, &message, sizeof message, &bytes);
+        session::receive_descriptors(kControlDescriptor, buffer.data(), buffer.size(), &bytes);
     if (!received.ok() || bytes == 0) return 0;
+    wire::WorkerMessage message = {};
+    memcpy(&message, buffer.data(), std::min(bytes, sizeof message));
+    if (message.kind == wire::WorkerMessageKind::kStop) return 0;
+    if (message.kind == wire::WorkerMessageKind::kAssign) {
+      assigned = true;
+      choose_tcp(request);
+    }
     request.kind = wire::WorkerRequestKind::kPublish;
     snprintf(reinterpret_cast<char*>(request.record.content), sizeof request.record.content, "%s",
              api.c_str());
