@@ -3,6 +3,7 @@
 #include "daemon/cards/cards.h"
 
 #include <net/if.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -32,8 +33,12 @@ const PortState* find(const std::vector<PortState>& all, const std::string& name
 std::vector<std::string> nodes_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failed))
-    names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    struct stat node = {};
+    (void)stat(entry.path().c_str(), &node);
+    names.push_back(entry.path().filename().string() +
+                    base::format(" %llu", static_cast<unsigned long long>(node.st_ino)));
+  }
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -26,7 +26,8 @@ class Cards {
 
   struct Change {
     std::vector<std::string> lines;  // for the log; empty: nothing has changed
-    // A card has come or gone. Workers that are warm may open those of their start only.
+    // A card has come or gone, or came again. Workers that are warm may open those of their start
+    // only.
     bool other_cards = false;
   };
   // What has changed since the last look. The first one tells of all ports.
@@ -40,7 +41,7 @@ class Cards {
   const CardFolders folders_;
   bool looked_ = false;
   std::vector<transport::rdma::PortState> ports_;
-  std::vector<std::string> nodes_;
+  std::vector<std::string> nodes_;  // with what tells a node from a later one of the same name
 };
 
 // NCCL_SOCKET_IFNAME of workers that may use NCCL: these network interfaces and no others ("eth4",

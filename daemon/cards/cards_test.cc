@@ -87,6 +87,18 @@ TEST_F(CardsTest, CardsThatComeAndGo) {
   EXPECT_TRUE(change.other_cards);
 }
 
+// Its node has the old name, and is another file, which the sandbox of a warm worker does not know.
+TEST_F(CardsTest, ACardThatWasGoneBetweenTwoLooks) {
+  Cards cards("any", folders_);
+  (void)cards.look();
+  write("dev/later", "");
+  std::filesystem::rename(root_ + "/dev/later", root_ + "/dev/uverbs0");
+  const Cards::Change change = cards.look();
+  EXPECT_TRUE(change.lines.empty());
+  EXPECT_TRUE(change.other_cards);
+  EXPECT_FALSE(cards.look().other_cards);
+}
+
 TEST_F(CardsTest, AMachineThatGetsItsFirstCard) {
   std::filesystem::remove_all(root_);
   Cards cards("any", folders_);

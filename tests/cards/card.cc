@@ -129,6 +129,7 @@ Opened* Card::open() {
   auto* const opened = new Opened;
   opened->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   const Guard guard(lock_);
+  if (opened_.empty()) is_dead_ = false;  // it was put back
   opened_.push_back(opened);
   return opened;
 }
@@ -276,7 +277,9 @@ bool Card::take_event(Opened* opened, uint32_t* type) {
   return true;
 }
 
-bool Card::port_is_up() const { return !settings().port_is_down && fabric_->faults.cable_out == 0; }
+bool Card::port_is_up() const {
+  return !settings().port_is_down && fabric_->faults.cable == kCableIn;
+}
 
 // ---- what the card does ----
 
@@ -311,11 +314,17 @@ bool Card::look() {
 }
 
 bool Card::look_at_faults() {
-  const bool out = fabric_->faults.cable_out != 0;
-  if (out == cable_out_) return false;
-  cable_out_ = out;
-  for (Opened* const opened : opened_)
-    tell(opened, out ? abi::kEventPortDown : abi::kEventPortActive);
+  const uint32_t cable = fabric_->faults.cable;
+  if (cable == cable_) return false;
+  cable_ = cable;
+  if (cable == kCardsAway) {
+    is_dead_ = true;
+    for (const auto& [place, pair] : pairs_) stop(pair);
+  }
+  const uint32_t event = cable == kCardsAway  ? abi::kEventDeviceFatal
+                         : cable == kCableOut ? abi::kEventPortDown
+                                              : abi::kEventPortActive;
+  for (Opened* const opened : opened_) tell(opened, event);
   return true;
 }
 
@@ -328,7 +337,7 @@ PairSlot* Card::find(uint32_t number) {
   CardSlot& card = fabric_->cards[card_of(number)];
   PairSlot& pair = card.pairs[pair_of(number)];
   const bool is_there = number != 0 && pair.number == number && pair.serves != 2;
-  return is_there && card.network == settings().network && !cable_out_ ? &pair : nullptr;
+  return is_there && card.network == settings().network && cable_ == kCableIn ? &pair : nullptr;
 }
 
 bool Card::is_allowed(uint64_t address, uint32_t bytes, uint32_t key, int right) const {
@@ -349,7 +358,7 @@ void Card::begin(Pair* pair, Work* work) {
   work->fault = Fault(faults.armed.exchange(0));
   ++faults.happened;
   if (work->fault == Fault::kReportsLost) pair->loses_reports = true;
-  if (work->fault == Fault::kCableOut) faults.cable_out = 1, (void)look_at_faults();
+  if (work->fault == Fault::kCableOut) faults.cable = kCableOut, (void)look_at_faults();
   if (work->fault == Fault::kNobodyIsWoken)
     static_cast<Queue*>(pair->recv_cq)->lost_wakes = kLostWakes;
   if (work->fault != Fault::kCardDies) return;
@@ -436,7 +445,7 @@ bool Card::answer(Pair* pair) {
   const bool is_peer = mail.to == pair->qp_num && mail.from == pair->peer;
   const bool serves = pair->state == abi::kStateReceive || pair->state == abi::kStateSend;
   // No answer. The peer waits as it does for a card that is gone.
-  if (!is_peer || !serves || cable_out_ || is_dead_) return false;
+  if (!is_peer || !serves || cable_ != kCableIn || is_dead_) return false;
   mail.status = perform(pair, &mail);
   mail.state = MailState::kAnswered;
   ring(card_of(pair->peer));

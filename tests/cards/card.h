@@ -87,6 +87,7 @@ class Card {
   bool take_event(Channel* channel, abi::Cq** queue);
   bool take_event(Opened* opened, uint32_t* type);
   bool port_is_up() const;
+  bool is_away() const { return fabric_->faults.cable == kCardsAway; }
 
  private:
   explicit Card(Fabric* fabric, uint32_t place) : fabric_(fabric), place_(place) {}
@@ -120,7 +121,8 @@ class Card {
   std::vector<Opened*> opened_;
   uint32_t next_key_ = 0x100;
   uint64_t locked_bytes_ = 0;
-  bool cable_out_ = false, is_dead_ = false;
+  uint32_t cable_ = kCableIn;
+  bool is_dead_ = false;
 };
 
 }  // namespace tendril::cards

@@ -33,9 +33,12 @@ enum class Fault : uint32_t {
   kCount,
 };
 
+// What has become of the cable, or of the cards.
+inline constexpr uint32_t kCableIn = 0, kCableOut = 1, kCardsAway = 2;
+
 struct Faults {
   std::atomic<uint32_t> mark;
-  std::atomic<uint32_t> cable_out;
+  std::atomic<uint32_t> cable;
   std::atomic<uint32_t> armed;      // a Fault; becomes 0 when it happens
   std::atomic<uint32_t> happened;   // how many have
   std::atomic<uint64_t> countdown;  // works until it

@@ -57,7 +57,8 @@ void fill_gid(int index, abi::Gid* gid) {
 extern "C" {
 
 abi::Device** ibv_get_device_list(int* count) {
-  const bool has_one = settings().has_card && !settings().file.empty();
+  const bool has_one =
+      settings().has_card && !settings().file.empty() && card() != nullptr && !card()->is_away();
   auto** const list = new abi::Device* [2] {};
   if (has_one) {
     list[0] = new abi::Device{};
@@ -78,6 +79,7 @@ abi::Context* ibv_open_device(abi::Device* device) {
   Opened* const opened = card()->open();
   opened->device_of_it = *device;
   opened->device = &opened->device_of_it;
+  opened->cmd_fd = -1;
   opened->ops.poll_cq = poll_cq;
   opened->ops.req_notify_cq = request_notify;
   opened->ops.post_send = post_send;

@@ -279,6 +279,36 @@ TEST_F(CarrierTest, WhateverHappensInMidStreamItGoesOnOverTcp) {
   }
 }
 
+// An administrator may take the card away then, although the program runs on and keeps its memory.
+TEST_F(CarrierTest, ASessionThatFellBackHasNoCardOpen) {
+  open();
+  say(client(), worker(), "before");
+  std::vector<uint8_t> pinned(100'000);
+  ASSERT_TRUE(client_memory_->add(pinned.data(), pinned.size()).ok());
+  EXPECT_EQ(verbs_.devices(), 2u);
+  network_->cut(~0u);
+  say(client(), worker(), "resumed");
+  say(worker(), client(), "resumed");
+  for (int i = 0; i < 5'000 && verbs_.devices() != 0; ++i) usleep(1'000);
+  EXPECT_EQ(verbs_.devices(), 0u);
+  EXPECT_EQ(verbs_.locked_bytes(), 0u);
+  EXPECT_FALSE(client_memory_->add(pinned.data(), pinned.size()).ok());
+  client_memory_->remove(pinned.data());
+}
+
+// Nobody sends anything, and nothing fails.
+TEST_F(CarrierTest, ACardThatIsTakenAwayIsLeft) {
+  open();
+  say(client(), worker(), "before");
+  verbs_.take_devices_away();
+  for (int i = 0; i < 5'000 && verbs_.devices() != 0; ++i) usleep(1'000);
+  EXPECT_EQ(verbs_.devices(), 0u);
+  EXPECT_EQ(network_->client->resumptions(), 1u);
+  EXPECT_NE(network_->client->carrier_failure().find("was taken away"), std::string::npos)
+      << network_->client->carrier_failure();
+  say(client(), worker(), "after");
+}
+
 // The receiver has all of it when the word of that is lost, so the sender must not send it again.
 TEST_F(CarrierTest, MemoryThatWasReadInPlaceIsNotSentAgain) {
   for (uint32_t works = 0; works < 24; ++works) {

@@ -82,7 +82,10 @@ class RdmaChannel final : public Carrier {
   uint64_t sent() const override { return outlet_->sent(); }
   uint64_t received() const override { return inlet_->received(); }
   bool peer_closed() const override { return outlet_->line().closed() || inlet_->line().closed(); }
-  Status look() override { return outlet_->look(); }
+  Status look() override {
+    const Status device = outlet_->line().look_at_device();
+    return device.ok() ? outlet_->look() : device;
+  }
   void interrupt() override {
     if (!down_.exchange(true)) (void)eventfd_write(wake_.get(), 1);
   }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -319,15 +320,21 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
       Locked locked(events_lock_);
       link_changed_ |= here && (type == abi::kEventPortDown || type == abi::kEventPortActive ||
                                 type == abi::kEventGidChange || type == abi::kEventLidChange);
-      if (type == abi::kEventDeviceFatal) dead_ = true;
+      if (type == abi::kEventDeviceFatal) failure_ = "failed";
       if (type == abi::kEventDeviceFatal) last_event_ = "the card failed";
       if (type == abi::kEventPortDown && here) last_event_ = "the port went down";
       if (type == abi::kEventPortActive && here) last_event_ = "the port came up again";
       if (type == abi::kEventGidChange && here) last_event_ = "the port's addresses changed";
       if (type == abi::kEventLidChange && here) last_event_ = "the port's LID changed";
     }
+    // Drivers without that event, as soft RoCE's, wait for whoever has the card open. Its node is
+    // gone by then.
+    struct stat node = {};
+    const bool gone = fstat(chosen_.context->cmd_fd, &node) == 0 && node.st_nlink == 0;
     Locked locked(events_lock_);
-    return dead_ ? Status(Code::kUnavailable, facts_.name + " failed") : Status();
+    if (gone) failure_ = "was taken away";
+    return failure_ == nullptr ? Status()
+                               : Status(Code::kUnavailable, facts_.name + " " + failure_);
   }
 
   std::string last_event() const override {
@@ -355,7 +362,8 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
   PortFacts facts_;
   mutable base::Lock events_lock_;
   std::string last_event_;
-  bool dead_ = false, link_changed_ = false;
+  const char* failure_ = nullptr;  // of the card, for good
+  bool link_changed_ = false;
 };
 
 SystemPair::~SystemPair() {

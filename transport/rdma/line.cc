@@ -150,11 +150,13 @@ bool Line::sleep(int wake, int timeout_ms) {
                    {session_->connection.get(), POLLRDHUP, 0}};
   (void)::poll(all, 4, timeout_ms < 0 || timeout_ms > kSleepMs ? kSleepMs : timeout_ms);
   pair_->drop_events();
-  if (all[2].revents != 0) {
-    const Status device = session_->device->look_at_events();
-    if (!device.ok()) (void)fail("the RDMA connection is broken: " + device.message());
-  }
+  if (all[2].revents != 0) (void)look_at_device();
   return all[1].revents != 0;
+}
+
+Status Line::look_at_device() {
+  const Status device = session_->device->look_at_events();
+  return device.ok() ? device : fail("the RDMA connection is broken: " + device.message());
 }
 
 void Line::stop() {

@@ -106,6 +106,8 @@ class Line {
   // is readable.
   void arm() { pair_->arm(); }
   bool sleep(int wake, int timeout_ms);
+  // An error when the device is of no use any more. Any thread.
+  base::Status look_at_device();
   // Nobody touches memory through this pair any more. Owner only.
   void stop();
   // Ends the line from now on: this is why.

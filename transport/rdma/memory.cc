@@ -35,34 +35,77 @@ Status RegisteredBlock::open(Device* device, uint64_t bytes, Rights rights) {
   return Status();
 }
 
-ProgramMemory::~ProgramMemory() {
-  while (entries_ != nullptr) {
-    Entry* const next = entries_->next;
-    delete entries_;
-    entries_ = next;
+namespace {
+Status left() { return Status(Code::kUnsupported, "this session has left RDMA"); }
+}  // namespace
+
+ProgramMemory::~ProgramMemory() { drop(entries_); }
+
+void ProgramMemory::drop(Entry* entries) {
+  while (entries != nullptr) {
+    Entry* const next = entries->next;
+    delete entries;
+    entries = next;
   }
 }
 
+ProgramMemory::Entry* ProgramMemory::take_free(std::shared_ptr<Device>* device) {
+  Entry* free = nullptr;
+  for (Entry** link = &entries_; *link != nullptr;) {
+    Entry* const entry = *link;
+    if (entry->holders != 0) {
+      link = &entry->next;
+      continue;
+    }
+    *link = entry->next;
+    entry->next = free;
+    free = entry;
+  }
+  if (entries_ == nullptr) *device = std::move(device_);
+  return free;
+}
+
+void ProgramMemory::retire() {
+  std::shared_ptr<Device> device;  // outlives its regions
+  Entry* free = nullptr;
+  {
+    Locked locked(lock_);
+    retired_ = true;
+    free = take_free(&device);
+  }
+  drop(free);
+}
+
 Status ProgramMemory::add(void* memory, size_t bytes) {
-  if (retired_.load(std::memory_order_relaxed))
-    return Status(Code::kUnsupported, "this session has left RDMA");
-  if (!device_->facts().fork_keeps_memory) {
+  std::shared_ptr<Device> device;
+  {
+    Locked locked(lock_);
+    if (retired_) return left();
+    device = device_;
+  }
+  if (!device->facts().fork_keeps_memory) {
     return Status(Code::kUnsupported,
                   "this kernel takes pinned memory from the card when the program forks (5.12 and "
                   "newer do not), so copies go through blocks of Tendril's own");
   }
   Result<std::unique_ptr<Region>> region =
-      device_->register_memory(memory, bytes, Rights::kPeerReads);
+      device->register_memory(memory, bytes, Rights::kPeerReads);
   if (!region.ok()) return region.status();
   auto* entry = new (std::nothrow) Entry;
   if (entry == nullptr) return Status(Code::kExhausted, "no memory");
   entry->begin = reinterpret_cast<uint64_t>(memory);
   entry->end = entry->begin + bytes;
   entry->region = region.take();
-  Locked locked(lock_);
-  entry->next = entries_;
-  entries_ = entry;
-  return Status();
+  {
+    Locked locked(lock_);
+    if (!retired_) {
+      entry->next = entries_;
+      entries_ = entry;
+      return Status();
+    }
+  }
+  delete entry;
+  return left();
 }
 
 void ProgramMemory::remove(const void* memory) {
@@ -97,9 +140,15 @@ const Region* ProgramMemory::hold(const void* at, size_t bytes) {
 }
 
 void ProgramMemory::let_go(const Region* region) {
-  Locked locked(lock_);
-  for (Entry* entry = entries_; entry != nullptr; entry = entry->next)
-    if (entry->region.get() == region) --entry->holders;
+  std::shared_ptr<Device> device;
+  Entry* free = nullptr;
+  {
+    Locked locked(lock_);
+    for (Entry* entry = entries_; entry != nullptr; entry = entry->next)
+      if (entry->region.get() == region) --entry->holders;
+    if (retired_) free = take_free(&device);
+  }
+  drop(free);
 }
 
 }  // namespace tendril::transport::rdma

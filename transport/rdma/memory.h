@@ -44,7 +44,9 @@ class ProgramMemory final : public KnownMemory, public PinnedMemory {
   void remove(const void* memory) override;
   const Region* hold(const void* at, size_t bytes) override;
   void let_go(const Region* region) override;
-  void retire() override { retired_.store(true, std::memory_order_relaxed); }
+  // Regions and the device go at once; a region that somebody holds goes with `let_go`. So the card
+  // may be taken away while the session runs on.
+  void retire() override;
 
  private:
   struct Entry {
@@ -53,10 +55,14 @@ class ProgramMemory final : public KnownMemory, public PinnedMemory {
     std::unique_ptr<Region> region;
     Entry* next = nullptr;
   };
-  const std::shared_ptr<Device> device_;
-  std::atomic<bool> retired_{false};
+  // Takes those that nobody holds out of the list, and the device when none is left. With the lock.
+  Entry* take_free(std::shared_ptr<Device>* device);
+  static void drop(Entry* entries);
+
   base::Lock lock_;
-  Entry* entries_ = nullptr;
+  std::shared_ptr<Device> device_;  // guarded by lock_; null: retired, and all regions are gone
+  bool retired_ = false;            // guarded by lock_
+  Entry* entries_ = nullptr;        // guarded by lock_
 };
 
 }  // namespace tendril::transport::rdma

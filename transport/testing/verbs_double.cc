@@ -38,7 +38,8 @@ class Fabric {
   uint32_t next_key = 0x1000, next_number = 0x100;
   uint64_t locked_bytes = 0, locked_most = UINT64_MAX;
   uint32_t lost_reports = 0, lost_tellings = 0;
-  bool lost_events = false, link_up = true, dead = false;
+  bool lost_events = false, link_up = true, dead = false, away = false;
+  uint32_t devices = 0;
   uint64_t until_failure = UINT64_MAX, until_flap = UINT64_MAX;
   Fate failure = Fate::kDone;
   Status closed;
@@ -238,6 +239,11 @@ class DoubleDevice final : public Device {
         facts_(fabric_->ports[port].facts),
         link_changes_(fabric_->link_changes) {
     facts_.ports_epoch = link_changes_ + (uint32_t(fabric_->ports.size()) << 16);
+    ++fabric_->devices;  // whoever opens has the lock
+  }
+  ~DoubleDevice() override {
+    std::lock_guard<std::mutex> guard(fabric_->mutex);
+    --fabric_->devices;
   }
   const PortFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<Region>> register_memory(void* memory, size_t bytes,
@@ -262,6 +268,7 @@ class DoubleDevice final : public Device {
   int event_descriptor() const override { return -1; }
   Status look_at_events() override {
     std::lock_guard<std::mutex> guard(fabric_->mutex);
+    if (fabric_->away) return Status(Code::kUnavailable, facts_.name + " was taken away");
     return fabric_->dead ? Status(Code::kUnavailable, facts_.name + " failed") : Status();
   }
   std::string last_event() const override {
@@ -347,6 +354,18 @@ void VerbsDouble::flap_after(uint32_t works) {
 void VerbsDouble::kill_devices() {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
   fabric_->dead = true;
+}
+void VerbsDouble::take_devices_away() {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->away = true;
+}
+uint32_t VerbsDouble::devices() const {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  return fabric_->devices;
+}
+uint64_t VerbsDouble::locked_bytes() const {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  return fabric_->locked_bytes;
 }
 void VerbsDouble::set_facts(const PortFacts& facts) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);

@@ -45,6 +45,10 @@ class VerbsDouble final : public Verbs {
   void flap_after(uint32_t works);
   // Every card reports that it failed.
   void kill_devices();
+  // As when a card is taken away whose driver waits until nobody has it open: works succeed.
+  void take_devices_away();
+  uint32_t devices() const;  // that are open
+  uint64_t locked_bytes() const;
   void set_facts(const PortFacts& facts);
   // Another port of every machine. Only ports of one network meet; that of the first one is 0.
   void add_port(const PortFacts& facts, uint8_t network = 0);

@@ -22,6 +22,7 @@ from support.steady import STEADY, SUITE, natively
 DEVICES = pathlib.Path("/sys/class/infiniband")
 INTERFACE = os.environ.get("TENDRIL_RDMA_INTERFACE", "")
 STRANGER = os.environ.get("TENDRIL_RDMA_STRANGER", "")
+SOFT = "rxe0"  # the card on INTERFACE
 # An emulated machine is ten times slower than this one.
 PATIENCE_S = 500
 NETWORKS = pathlib.Path(__file__).parents[3] / "docs" / "networks.md"
@@ -52,6 +53,17 @@ class CardOfThisMachine:
 
     def set_cable(self, is_in):
         subprocess.run(["ip", "link", "set", INTERFACE, "up" if is_in else "down"], check=True)
+
+    def take_away(self):
+        """Soft RoCE waits for whoever has the card open, and cannot be killed meanwhile."""
+        deleting = subprocess.Popen(["rdma", "link", "delete", SOFT])
+        eventually(lambda: deleting.poll() is not None, PATIENCE_S, "nobody has the card open")
+        assert deleting.returncode == 0
+
+    def put_back(self):
+        if not (DEVICES / SOFT).exists():
+            words = ["rdma", "link", "add", SOFT, "type", "rxe", "netdev", INTERFACE]
+            subprocess.run(words, check=True)
 
     def __exit__(self, *_):
         pass
@@ -230,6 +242,58 @@ class Sessions(Programs):
             self.skipTest("no interface was named that may be taken down")
         self.addCleanup(self.cards.set_cable, True)
 
+    def may_take_cards_away(self):
+        self.needs_cable()
+        self.addCleanup(self.cards.put_back)
+
+    def doctor(self):
+        environment = self.cards.environment(TENDRIL_TRANSPORT="rdma")
+        _, out, err = tendril("doctor", server=self.server, timeout=PATIENCE_S, **environment)
+        return " ".join((out + err).split())
+
+    def soon_over_rdma(self, server=None):
+        """A server looks at its cards every 5 s, and starts idle workers anew."""
+        eventually(lambda: "over rdma" in self.attaches(server), PATIENCE_S, "the card is used")
+
+    def test_a_card_that_is_taken_away_and_put_back(self):
+        """The session goes on over TCP, and later ones use the card again."""
+        self.may_take_cards_away()
+        process = self.started("streams_overlap", self.overlaps, "65536")
+        self.cards.take_away()
+        eventually(lambda: self.server.leases()[0]["links"] == "tcp", 60, "it goes on over TCP")
+        self.falls_back(process)
+        self.assertRegex(self.attaches(), "over tcp .*client: this machine has no RDMA device")
+        self.assertIn("client: this machine has no RDMA device", self.doctor())
+        self.cards.put_back()
+        self.soon_over_rdma()
+        self.assertIn("a read takes", self.doctor())
+        eventually(self.server.idle, 60, "everything given back")
+
+    def test_a_card_that_comes_back_at_once(self):
+        self.may_take_cards_away()
+        for _ in range(3):
+            self.cards.take_away()
+            self.cards.put_back()
+        self.soon_over_rdma()
+
+    def test_a_card_that_comes_when_the_server_runs(self):
+        self.may_take_cards_away()
+        self.cards.take_away()
+        server = self.serve(TENDRIL_RDMA_DEVICE="any")
+        self.assertRegex(self.attaches(server), "over tcp .*no RDMA device")
+        self.cards.put_back()
+        self.soon_over_rdma(server)
+
+    def test_a_link_that_flaps(self):
+        self.needs_cable()
+        process = self.started("streams_overlap", self.overlaps, "65536")
+        for is_in in (False, True) * 8:
+            self.cards.set_cable(is_in)
+            time.sleep(0.2)
+        self.falls_back(process)
+        self.assertIn("over rdma", self.attaches())
+        eventually(self.server.idle, 60, "everything given back")
+
     def passes_over_a_lost_link(self, program, up_again_s):
         """The link goes down while it runs. It ends well, over TCP, and `ls` says so meanwhile. The
         link comes back, and nobody minds."""
@@ -260,6 +324,52 @@ class Sessions(Programs):
 class OnThisMachine(Sessions, unittest.TestCase):
     Kind = CardOfThisMachine
     begins_s, overlaps, copies = 3, "1000", "100"
+
+    def test_bulk_data_go_over_two_cards(self):
+        """What each moves is counted by the kernel. That two are faster nobody can see here: one
+        processor plays both."""
+        counters = [DEVICES / name / "ports/1/hw_counters/sent_pkts" for name in (SOFT, "stranger")]
+        program = ("-p", "0.5", "--", str(PROGRAMS / "copy_sizes"), "60")
+        with self.cards.stranger(), tempfile.TemporaryDirectory() as cache:
+            server = self.serve("--rdma", "any")
+            environment = {"TENDRIL_TRANSPORT": "rdma,tcp", "XDG_CACHE_HOME": cache}
+            expected, err = self.runs(*program, server=server, **environment)
+            self.assertIn("pairs of ports", err)
+            way = remembered(cache)
+            known = worse_connections(way.read_text()).splitlines()
+            seconds = []
+            for beside in ("", "stranger:1>stranger:1"):
+                pairs = [f"{SOFT}:1>{SOFT}:1", beside]
+                way.write_text("\n".join(known[:3] + pairs) + "\n")
+                before = [int(counter.read_text()) for counter in counters]
+                began = time.monotonic()
+                out, err = self.runs(*program, server=server, **environment)
+                seconds.append(f"{time.monotonic() - began:.0f} s")
+                moved = [int(counter.read_text()) - was for counter, was in zip(counters, before)]
+                self.assertEqual(out, expected)
+                self.assertEqual("bulk data go over two pairs at once" in err, bool(beside), err)
+                self.assertGreater(moved[0], 1_000)
+                self.assertEqual(moved[1] > 1_000, bool(beside), moved)
+            print(f"copies over one card and over two: {seconds}, packets of each: {moved}")
+
+    def test_its_server_tells_of_cards_that_come_and_go(self):
+        self.may_take_cards_away()
+        server = self.serve("--rdma", "any")
+
+        def tells(what):
+            lines = server.log().splitlines()
+            return sum(f"RDMA port {SOFT}:1 " in line and what in line for line in lines)
+
+        is_here = f"(RoCE on {INTERFACE},"
+        eventually(lambda: tells(is_here) == 1, 60, is_here)
+        for does, what, times in (
+            (self.cards.take_away, "is gone; sessions use TCP instead", 1),
+            (self.cards.put_back, is_here, 2),
+            (lambda: self.cards.set_cable(False), "is down; sessions use TCP meanwhile", 1),
+            (lambda: self.cards.set_cable(True), "is up again; the next sessions may", 1),
+        ):
+            does()
+            eventually(lambda: tells(what) == times, 60, what)
 
     def test_without_locked_memory_it_says_so(self):
         said = self.attaches(limit_locked_kib=64)
@@ -315,6 +425,16 @@ class BetweenMachines(Programs, unittest.TestCase):
 
     def test_a_link_that_goes_down_and_up_in_mid_copy(self):
         self.passes_over_a_lost_link("copy_sizes", "100")
+
+    def test_a_card_that_is_taken_away_and_put_back(self):
+        """The server's stays, and so does the network."""
+        process = self.started("streams_overlap", "300", "65536")
+        self.addCleanup(self.cards.put_back)
+        self.cards.take_away()
+        self.falls_back(process)
+        self.cards.put_back()
+        _, err = self.runs("--", str(PROGRAMS / "vector_add"), TENDRIL_TRANSPORT="rdma")
+        self.assertIn("over rdma", err)
 
     def test_a_card_that_reaches_nobody_is_given_up(self):
         program = ("-p", "0.5", "--", str(PROGRAMS / "vector_add"))

@@ -38,7 +38,7 @@ class Fault(enum.IntEnum):
 class Cards:
     """One fabric. Use as a context manager. All processes with `environment` have a card on it."""
 
-    CABLE_OUT, ARMED, HAPPENED, COUNTDOWN, WORKS = 4, 8, 12, 16, 24
+    CABLE, ARMED, HAPPENED, COUNTDOWN, WORKS = 4, 8, 12, 16, 24
 
     def __init__(self):
         self.file = tempfile.NamedTemporaryFile(prefix="tendril-cards-")
@@ -77,7 +77,14 @@ class Cards:
         struct.pack_into("<I", self.shared, self.ARMED, fault)
 
     def set_cable(self, is_in):
-        struct.pack_into("<I", self.shared, self.CABLE_OUT, 0 if is_in else 1)
+        struct.pack_into("<I", self.shared, self.CABLE, 0 if is_in else 1)
+
+    def take_away(self):
+        """All cards."""
+        struct.pack_into("<I", self.shared, self.CABLE, 2)
+
+    def put_back(self):
+        self.set_cable(True)
 
 
 def remembered(cache):
