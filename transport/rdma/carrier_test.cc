@@ -282,6 +282,7 @@ TEST_F(CarrierTest, WhateverHappensInMidStreamItGoesOnOverTcp) {
 // An administrator may take the card away then, although the program runs on and keeps its memory.
 TEST_F(CarrierTest, ASessionThatFellBackHasNoCardOpen) {
   open();
+  client_counts_.reset();  // they hold all that the channels share
   say(client(), worker(), "before");
   std::vector<uint8_t> pinned(100'000);
   ASSERT_TRUE(client_memory_->add(pinned.data(), pinned.size()).ok());
@@ -299,6 +300,7 @@ TEST_F(CarrierTest, ASessionThatFellBackHasNoCardOpen) {
 // Nobody sends anything, and nothing fails.
 TEST_F(CarrierTest, ACardThatIsTakenAwayIsLeft) {
   open();
+  client_counts_.reset();
   say(client(), worker(), "before");
   verbs_.take_devices_away();
   for (int i = 0; i < 5'000 && verbs_.devices() != 0; ++i) usleep(1'000);
