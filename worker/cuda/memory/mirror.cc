@@ -13,6 +13,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "base/text.h"
+#include "worker/core/addresses.h"
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
@@ -443,7 +444,7 @@ bool is_workers_own(Executor& executor, CUdeviceptr address, uint64_t bytes) {
   gpu::Driver& driver = executor.driver();
   const CUresult known =
       driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  if (known != CUDA_SUCCESS) return !is_reserved(address);
+  if (known != CUDA_SUCCESS) return is_left_for_clients(address) || !is_reserved(address);
   if (type == CU_MEMORYTYPE_DEVICE) return false;
   return !is_managed(&driver, address);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests where a process maps after it has left room. Each case runs in its own child.
-#include "worker/process/addresses.h"
+#include "worker/core/addresses.h"
 
 #include <gtest/gtest.h>
 #include <stdint.h>
@@ -29,9 +29,11 @@ TEST(Addresses, AreBelowThoseOfPrograms) {
               for (const size_t bytes : {size_t{1} << 20, size_t{1} << 30, size_t{8} << 20}) {
                 const uint64_t at = mapped(bytes);
                 if (at > here || here - at < uint64_t{4} << 40) return 1;
+                if (is_left_for_clients(at)) return 1;
               }
-              return 0;
+              return is_left_for_clients(uint64_t{7} << 44) ? 0 : 1;
             }));
+  EXPECT_FALSE(is_left_for_clients(uint64_t{7} << 44)) << "this process took none";
 }
 
 TEST(Addresses, AreRandom) {
