@@ -7,6 +7,7 @@
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/memory/kept_memory.h"
+#include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
 
@@ -50,6 +51,9 @@ CUresult handle(Executor& executor, const wire::cuda::vm_reserve_request& reques
                 wire::cuda::vm_reserve_reply& reply) {
   if (executor.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUdeviceptr address = 0;
+  // Another server's driver may have chosen the address.
+  if (request.wished != 0 && request.size <= UINT64_MAX - request.wished)
+    executor.mirrors().vacate(request.wished, request.wished + request.size);
   const CUresult result = executor.driver().cuMemAddressReserve(
       &address, request.size, request.alignment, request.wished, request.flags);
   reply.address = address;

@@ -21,7 +21,7 @@
 #include "gpu/opencl/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
-#include "worker/core/addresses.h"
+#include "worker/core/client_room.h"
 #include "worker/process/control.h"
 #include "worker/process/filter.h"
 #include "worker/process/sandbox.h"

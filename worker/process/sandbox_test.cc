@@ -26,7 +26,7 @@
 #include <thread>
 
 #include "base/landlock.h"
-#include "worker/process/testing/in_child.h"
+#include "worker/core/testing/in_child.h"
 
 namespace tendril::worker {
 namespace {

@@ -2,6 +2,7 @@
 // Conformance of pinned, registered and mapped host memory, including kernels that read and write
 // it directly.
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -417,6 +418,25 @@ TEST_F(HostMemoryTest, KernelUsesRegisteredMemoryByItsHostAddress) {
     EXPECT_EQ(pages.words()[2047], 4095u);
     OK(cuMemHostUnregister(pages.data()));
   }
+}
+
+// The GPU's copy of it has the same addresses, which lie among those of libraries.
+TEST_F(HostMemoryTest, KernelUsesRegisteredMemoryBetweenLibraries) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
+  constexpr size_t kBytes = 8192;
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const words = static_cast<uint32_t*>(memory);
+  for (uint32_t i = 0; i < 2048; i++) words[i] = i;
+  OK(cuMemHostRegister_v2(memory, kBytes, 0));
+  OK(launch(basic("affine"), {8}, {256}, 0, nullptr, reinterpret_cast<CUdeviceptr>(memory), 2u, 1u,
+            2048u));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(words[2047], 4095u);
+  OK(cuMemHostUnregister(memory));
+  munmap(memory, kBytes);
 }
 
 TEST_F(HostMemoryTest, MemsetOfPinnedMemory) {

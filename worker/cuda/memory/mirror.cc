@@ -13,7 +13,6 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "base/text.h"
-#include "worker/core/addresses.h"
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
@@ -320,12 +319,24 @@ void Mirrors::unmap(Places* places, uint64_t first, uint64_t end) {
 }
 
 bool Mirrors::occupy(uint64_t first, uint64_t bytes) {
+  const auto next = occupied_.upper_bound(first);
+  if (next != occupied_.begin()) {
+    const auto& [begin, length] = *std::prev(next);
+    if (first + bytes <= begin + length) return true;
+  }
   void* const wanted = reinterpret_cast<void*>(first);
   void* const got = mmap(wanted, bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
   if (got == wanted) occupied_[first] = bytes;
   return got == wanted;
+}
+
+bool Mirrors::occupies(uint64_t address) const {
+  const auto next = occupied_.upper_bound(address);
+  if (next == occupied_.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(next);
+  return address - begin < bytes;
 }
 
 void Mirrors::destroy_all(gpu::Driver* driver) {
@@ -444,7 +455,7 @@ bool is_workers_own(Executor& executor, CUdeviceptr address, uint64_t bytes) {
   gpu::Driver& driver = executor.driver();
   const CUresult known =
       driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  if (known != CUDA_SUCCESS) return is_left_for_clients(address) || !is_reserved(address);
+  if (known != CUDA_SUCCESS) return executor.mirrors().occupies(address) || !is_reserved(address);
   if (type == CU_MEMORYTYPE_DEVICE) return false;
   return !is_managed(&driver, address);
 }

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "worker/core/client_room.h"
 #include "worker/core/pinned_charge.h"
 #include "worker/cuda/executor/executor.h"
 
@@ -24,7 +25,10 @@ class Mirrors {
  public:
   // `host`: what the session may take of the machine's memory. `charge`: of its GPUs'.
   Mirrors(transport::HostWindow window, HostUse* host, Charge* charge, uint32_t slots)
-      : window_(std::move(window)), host_(*host), pinned_(charge, slots) {}
+      : window_(std::move(window)), host_(*host), pinned_(charge, slots) {
+    const ClientRoom room = room_for_clients();
+    if (room.end > room.begin) occupied_[room.begin] = room.end - room.begin;
+  }
   struct Mirror {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
@@ -53,8 +57,12 @@ class Mirrors {
   void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
   // Reserves these addresses, so that the driver does not give them out. A mirror may still be made
-  // there. False: something is there already.
+  // there. False: something else is there already.
   bool occupy(uint64_t first, uint64_t bytes);
+  // Is it an address that is reserved so, or as room for clients?
+  bool occupies(uint64_t address) const;
+  // Gives such addresses back: the driver shall have them.
+  void vacate(uint64_t first, uint64_t end) { unmap(&occupied_, first, end); }
   Mirror* find(uint64_t address);
   // The client wrote these bytes. Words beside them that the GPU wrote stay. Any thread.
   CUresult push(uint64_t address, const wire::Bytes& data);
@@ -101,7 +109,7 @@ class Mirrors {
   static void unmap(Places* places, uint64_t first, uint64_t end);
   void make_way(uint64_t first, uint64_t end) {
     unmap(&left_, first, end);
-    unmap(&occupied_, first, end);
+    vacate(first, end);
   }
 
   // Memory for so many copies of a mirror: its own and the shadow. False: the session has its part.

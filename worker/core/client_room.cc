@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See addresses.h. Linux gives out addresses from the top. It begins below the stack, at a random
+// See client_room.h. Linux gives out addresses from the top. It begins below the stack, at a random
 // place: within 1 TiB on most machines, within 16 TiB where vm.mmap_rnd_bits is 32 (Ubuntu 24.04).
-#include "worker/core/addresses.h"
+#include "worker/core/client_room.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ constexpr uint64_t kClientsBegin = 208 * kTebibyte;  // of 256
 #endif
 constexpr uint64_t kRandomBytes = 4 * kTebibyte;
 
-uint64_t left_begin = 0, left_end = 0;  // before any thread begins
+ClientRoom g_room;
 
 // The lowest mapping above `from`. 0: there is none.
 uint64_t lowest_mapping(uint64_t from) {
@@ -49,10 +49,10 @@ void leave_room_for_clients() {
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   // An old kernel takes the flag for a hint.
   if (got != MAP_FAILED && got != wanted) munmap(got, end - begin);
-  if (got == wanted) left_begin = begin, left_end = end;
+  if (got == wanted) g_room = {begin, end};
 #endif
 }
 
-bool is_left_for_clients(uint64_t address) { return address >= left_begin && address < left_end; }
+ClientRoom room_for_clients() { return g_room; }
 
 }  // namespace tendril::worker
