@@ -420,23 +420,33 @@ TEST_F(HostMemoryTest, KernelUsesRegisteredMemoryByItsHostAddress) {
   }
 }
 
-// The GPU's copy of it has the same addresses, which lie among those of libraries.
+// The GPU's copy of it has the same addresses, which lie among those of libraries. They must be
+// free again for it after other memory was there.
 TEST_F(HostMemoryTest, KernelUsesRegisteredMemoryBetweenLibraries) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
-  constexpr size_t kBytes = 8192;
-  void* const memory =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const words = static_cast<uint32_t*>(memory);
-  for (uint32_t i = 0; i < 2048; i++) words[i] = i;
-  OK(cuMemHostRegister_v2(memory, kBytes, 0));
-  OK(launch(basic("affine"), {8}, {256}, 0, nullptr, reinterpret_cast<CUdeviceptr>(memory), 2u, 1u,
-            2048u));
-  OK(cuCtxSynchronize());
-  EXPECT_EQ(words[2047], 4095u);
-  OK(cuMemHostUnregister(memory));
-  munmap(memory, kBytes);
+  constexpr size_t kBytes = 1 << 20, kWords = kBytes / 4;
+  auto make = [] {
+    return static_cast<uint32_t*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  };
+  auto use = [](uint32_t* words) {
+    OK(cuMemHostRegister_v2(words, kBytes, 0));
+    for (uint32_t i = 0; i < kWords; i++) words[i] = i;
+    OK(launch(basic("affine"), {kWords / 256}, {256}, 0, nullptr,
+              reinterpret_cast<CUdeviceptr>(words), 3u, 1u, uint32_t{kWords}));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(words[kWords - 1], 3 * (uint32_t{kWords} - 1) + 1);
+  };
+  uint32_t *const first = make(), *const second = make();
+  use(first);
+  OK(cuMemHostUnregister(first));
+  use(second);
+  use(first);
+  OK(cuMemHostUnregister(first));
+  OK(cuMemHostUnregister(second));
+  munmap(first, kBytes);
+  munmap(second, kBytes);
 }
 
 TEST_F(HostMemoryTest, MemsetOfPinnedMemory) {

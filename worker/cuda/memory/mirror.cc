@@ -113,7 +113,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
                                         : MAP_FAILED;
   if (shadow == MAP_FAILED) {
     if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
-    munmap(at, end - first);
+    leave(first, end);
     give_back(bytes, 2);
     pinned_.give_back(end - first);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
@@ -271,6 +271,28 @@ void Mirrors::drop_lost(gpu::Driver* driver) {
   }
 }
 
+void Mirrors::unmap(uint64_t first, uint64_t end) {
+  munmap(reinterpret_cast<void*>(first), end - first);
+}
+
+template <typename Part>
+void Mirrors::take_out(Places* places, uint64_t first, uint64_t end, Part&& part) {
+  auto it = places->upper_bound(first);
+  if (it != places->begin()) --it;
+  while (it != places->end() && it->first < end) {
+    const auto [begin, bytes] = *it;
+    const uint64_t from = std::max(first, begin), to = std::min(end, begin + bytes);
+    if (from >= to) {
+      ++it;
+      continue;
+    }
+    part(from, to);
+    it = places->erase(it);
+    if (begin < from) (*places)[begin] = from - begin;
+    if (to < begin + bytes) (*places)[to] = begin + bytes - to;
+  }
+}
+
 void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
   if (it == all_.end()) return;
@@ -297,25 +319,37 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     uint64_t left_bytes = 0;
     for (const auto& [begin, bytes] : left_) left_bytes += bytes;
     if (!mirror.in_graph || left_bytes > kLeftMax)
-      unmap(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+      take_out(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes,
+               [this](uint64_t from, uint64_t to) { leave(from, to); });
   }
 }
 
-void Mirrors::unmap(Places* places, uint64_t first, uint64_t end) {
-  auto it = places->upper_bound(first);
-  if (it != places->begin()) --it;
-  while (it != places->end() && it->first < end) {
-    const auto [begin, bytes] = *it;
-    const uint64_t from = std::max(first, begin), to = std::min(end, begin + bytes);
-    if (from >= to) {
-      ++it;
-      continue;
-    }
-    munmap(reinterpret_cast<void*>(from), to - from);
-    it = places->erase(it);
-    if (begin < from) (*places)[begin] = from - begin;
-    if (to < begin + bytes) (*places)[to] = begin + bytes - to;
+void Mirrors::vacate(uint64_t first, uint64_t end) { take_out(&occupied_, first, end, unmap); }
+
+void Mirrors::make_way(uint64_t first, uint64_t end) {
+  take_out(&left_, first, end, unmap);
+  vacate(first, end);
+}
+
+void Mirrors::leave(uint64_t first, uint64_t end) {
+  void* const at = reinterpret_cast<void*>(first);
+  const ClientRoom room = room_for_clients();
+  if (first < room.begin || end > room.end ||
+      mmap(at, end - first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+           0) != at) {
+    unmap(first, end);
+    return;
   }
+  auto next = occupied_.lower_bound(first);
+  if (next != occupied_.end() && next->first == end) {
+    end += next->second;
+    next = occupied_.erase(next);
+  }
+  if (next != occupied_.begin() && std::prev(next)->first + std::prev(next)->second == first) {
+    --next;
+    first = next->first;
+  }
+  occupied_[first] = end - first;
 }
 
 bool Mirrors::occupy(uint64_t first, uint64_t bytes) {

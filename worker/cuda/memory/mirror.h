@@ -62,7 +62,7 @@ class Mirrors {
   // Is it an address that is reserved so, or as room for clients?
   bool occupies(uint64_t address) const;
   // Gives such addresses back: the driver shall have them.
-  void vacate(uint64_t first, uint64_t end) { unmap(&occupied_, first, end); }
+  void vacate(uint64_t first, uint64_t end);
   Mirror* find(uint64_t address);
   // The client wrote these bytes. Words beside them that the GPU wrote stay. Any thread.
   CUresult push(uint64_t address, const wire::Bytes& data);
@@ -106,11 +106,14 @@ class Mirrors {
   static constexpr size_t kPartsMax = 16;
   uint8_t* part_of(uint64_t base, uint64_t bytes);
   using Places = std::map<uint64_t, uint64_t>;  // first byte, bytes
-  static void unmap(Places* places, uint64_t first, uint64_t end);
-  void make_way(uint64_t first, uint64_t end) {
-    unmap(&left_, first, end);
-    vacate(first, end);
-  }
+  static void unmap(uint64_t first, uint64_t end);
+  // Takes the parts of `places` that lie within [first, end) out of it, and gives them to `part`.
+  template <typename Part>
+  static void take_out(Places* places, uint64_t first, uint64_t end, Part&& part);
+  // The client has nothing here any more. In the room for clients the addresses stay reserved. The
+  // system would give a gap to the next one who asks for memory, and the client would miss it.
+  void leave(uint64_t first, uint64_t end);
+  void make_way(uint64_t first, uint64_t end);
 
   // Memory for so many copies of a mirror: its own and the shadow. False: the session has its part.
   bool take(uint64_t bytes, unsigned copies);
