@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "transport/device_memory.h"
 #include "transport/host_window.h"
 #include "transport/lasting/lasting.h"
 #include "transport/transport.h"
@@ -71,6 +72,9 @@ class PinnedMemory {
   virtual base::Status add(void* memory, size_t bytes) = 0;
   // Before it is unmapped; waits for what is on the way. Memory that was not added is no error.
   virtual void remove(const void* memory) = 0;
+  // The ports that carry data now, which may know GPUs' memory, too. They stay until the last
+  // reference goes.
+  virtual std::vector<std::shared_ptr<CardPort>> card_ports() { return {}; }
 };
 
 // One of a machine's ports to a fabric. Only ports of the same network ("RoCE") may meet.

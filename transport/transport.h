@@ -58,6 +58,19 @@ class Channel {
   // waits for the rest of `min`.
   virtual base::Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) = 0;
 
+  // The same for a GPU's memory (device_memory.h), which no processor touches. They move what goes
+  // without one, and wait as send_some and receive do. kUnsupported: the next bytes do not go so,
+  // or not any more; send_some and receive take them from other memory. Whoever got 0 from sending
+  // must offer the same again, until it gets something else. Nothing reads or writes the memory
+  // after any other answer.
+  virtual base::Result<size_t> send_from_device(uint64_t /*address*/, size_t /*bytes*/,
+                                                int /*timeout_ms*/) {
+    return base::Status(base::Code::kUnsupported, "no card of this channel reaches GPUs");
+  }
+  virtual base::Result<size_t> receive_to_device(uint64_t /*address*/, size_t /*max*/) {
+    return base::Status(base::Code::kUnsupported, "no card of this channel reaches GPUs");
+  }
+
   // Wakes both directions on both ends. Any thread, any number of times. Later calls return
   // kClosed.
   virtual void shutdown() = 0;

@@ -20,6 +20,10 @@ using base::Deadline;
 using base::Result;
 using base::Status;
 
+Status not_by_card() {
+  return Status(Code::kUnsupported, "connections carry this line, or its card must not do it");
+}
+
 class LastingChannel final : public Channel {
  public:
   LastingChannel(std::shared_ptr<Link> link, size_t number)
@@ -34,21 +38,25 @@ class LastingChannel final : public Channel {
     return some(&rest, timeout_ms);
   }
   Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) override;
+  Result<size_t> send_from_device(uint64_t address, size_t bytes, int timeout_ms) override;
+  Result<size_t> receive_to_device(uint64_t address, size_t max) override;
   void shutdown() override { link_->shut_down(); }
   const char* kind() const override { return line_.kind.load(); }
 
  private:
-  // kTimeout: a carrier has waited as long as it was allowed.
-  enum class Step : uint8_t { kMoved, kFull, kNoRoom, kCut, kClosed, kTimeout };
-  Result<size_t> some(Parts* rest, int timeout_ms);
-  Step send_once(Parts* rest, bool waits, const Deadline& deadline, size_t* moved);
-  Step send_over(Carrier* carrier, uint64_t state, const Parts& rest, int timeout_ms,
+  // kTimeout: a carrier has waited as long as it was allowed. kNotByCard: a processor must move it.
+  enum class Step : uint8_t { kMoved, kFull, kNoRoom, kCut, kClosed, kTimeout, kNotByCard };
+  // Whose memory it is: a GPU's is for cards alone.
+  enum class Memory : uint8_t { kHost, kDevice };
+  Result<size_t> some(Parts* rest, int timeout_ms, Memory memory = Memory::kHost);
+  Step send_once(Parts* rest, bool waits, const Deadline& deadline, Memory memory, size_t* moved);
+  Step send_over(Carrier* carrier, uint64_t state, const Parts& rest, int timeout_ms, Memory memory,
                  size_t* moved);
   Step send_to_kernel(const Parts& rest, size_t room, size_t* moved);
   Step receive_once(uint8_t* at, size_t min, size_t max, uint32_t spin_us, const Deadline& deadline,
-                    size_t* moved);
+                    Memory memory, size_t* moved);
   Step receive_over(Carrier* carrier, uint64_t state, uint8_t* at, size_t min, size_t max,
-                    Wait wait, size_t* moved);
+                    Wait wait, Memory memory, size_t* moved);
   Step receive_from_kernel(uint8_t* at, size_t max, uint64_t state, size_t* moved);
   void keep(const Parts& piece, size_t bytes);
   short wait_for(short events, std::atomic<uint32_t>* busy, int timeout_ms);
@@ -87,18 +95,24 @@ LastingChannel::Step LastingChannel::send_to_kernel(const Parts& rest, size_t ro
 
 // Blocks. An interrupt by the keeper ends it.
 LastingChannel::Step LastingChannel::send_over(Carrier* carrier, uint64_t state, const Parts& rest,
-                                               int timeout_ms, size_t* moved) {
+                                               int timeout_ms, Memory memory, size_t* moved) {
   Parts piece = rest;
   const uint64_t before = carrier->sent();
-  const Result<size_t> sent = carrier->send_some(piece.array(), piece.count(), timeout_ms);
+  const iovec& first = piece.array()[0];
+  const Result<size_t> sent =
+      memory == Memory::kHost
+          ? carrier->send_some(piece.array(), piece.count(), timeout_ms)
+          : carrier->send_from_device(reinterpret_cast<uint64_t>(first.iov_base), first.iov_len,
+                                      timeout_ms);
   *moved = size_t(carrier->sent() - before);
+  if (sent.status().code() == Code::kUnsupported) return Step::kNotByCard;
   if (!sent.ok()) link_->carrier_failed(state, sent.status());
   if (*moved != 0) return Step::kMoved;
   return sent.ok() ? Step::kTimeout : Step::kNoRoom;  // the keeper has news then
 }
 
 LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const Deadline& deadline,
-                                               size_t* moved) {
+                                               Memory memory, size_t* moved) {
   const uint64_t state = link_->enter(&line_.sending);
   Carrier* carrier = line_.out.load(std::memory_order_acquire);
   const bool may_turn = line_.may_turn.load(std::memory_order_acquire);
@@ -109,7 +123,7 @@ LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const De
   if (Link::phase_of(state) != Link::kRunning) {
     step = Link::phase_of(state) == Link::kCut ? Step::kCut : Step::kClosed;
   } else if (carrier != nullptr) {
-    step = send_over(carrier, state, *rest, waits ? deadline.left_ms() : 0, moved);
+    step = send_over(carrier, state, *rest, waits ? deadline.left_ms() : 0, memory, moved);
   } else if (line_.skip != 0) {
     // The caller offers what a carrier had been offered, and the peer has its beginning.
     const iovec& first = rest->array()[0];
@@ -119,6 +133,8 @@ LastingChannel::Step LastingChannel::send_once(Parts* rest, bool waits, const De
       (void)link_->give_up("the sender offered other bytes than before");
       step = Step::kClosed;
     }
+  } else if (memory == Memory::kDevice) {
+    step = Step::kNotByCard;
   } else if (room == 0 || may_turn || line_.resending.load(std::memory_order_acquire) != 0) {
     step = Step::kNoRoom;
   } else {
@@ -145,13 +161,14 @@ short LastingChannel::wait_for(short events, std::atomic<uint32_t>* busy, int ti
   return waiting[0].revents;
 }
 
-Result<size_t> LastingChannel::some(Parts* rest, int timeout_ms) {
+Result<size_t> LastingChannel::some(Parts* rest, int timeout_ms, Memory memory) {
   const Deadline deadline(timeout_ms == 0 ? -1 : timeout_ms);
   for (;;) {
     const uint32_t seen = link_->news();
     size_t moved = 0;
-    const Step step = send_once(rest, timeout_ms != 0, deadline, &moved);
+    const Step step = send_once(rest, timeout_ms != 0, deadline, memory, &moved);
     if (step == Step::kClosed) return link_->closed();
+    if (step == Step::kNotByCard) return not_by_card();
     if (step == Step::kMoved) {
       rest->advance(moved);
       return moved;
@@ -189,12 +206,15 @@ LastingChannel::Step LastingChannel::receive_from_kernel(uint8_t* at, size_t max
 
 // Blocks. An interrupt by the keeper ends it. What the peer said before its end can still be read.
 LastingChannel::Step LastingChannel::receive_over(Carrier* carrier, uint64_t state, uint8_t* at,
-                                                  size_t min, size_t max, Wait wait,
+                                                  size_t min, size_t max, Wait wait, Memory memory,
                                                   size_t* moved) {
   const uint64_t before = carrier->received();
-  const Result<size_t> got = carrier->receive(at, min, max, wait);
+  const Result<size_t> got = memory == Memory::kHost
+                                 ? carrier->receive(at, min, max, wait)
+                                 : carrier->receive_to_device(reinterpret_cast<uint64_t>(at), max);
   *moved = size_t(carrier->received() - before);
   if (got.ok()) return Step::kMoved;
+  if (got.status().code() == Code::kUnsupported) return Step::kNotByCard;
   if (got.status().code() == Code::kTimeout) return Step::kTimeout;
   if (Link::phase_of(state) == Link::kEnded) return *moved != 0 ? Step::kMoved : Step::kClosed;
   link_->carrier_failed(state, got.status());
@@ -203,7 +223,7 @@ LastingChannel::Step LastingChannel::receive_over(Carrier* carrier, uint64_t sta
 
 LastingChannel::Step LastingChannel::receive_once(uint8_t* at, size_t min, size_t max,
                                                   uint32_t spin_us, const Deadline& deadline,
-                                                  size_t* moved) {
+                                                  Memory memory, size_t* moved) {
   const uint64_t state = link_->enter(&line_.receiving);
   Carrier* carrier = line_.in.load(std::memory_order_acquire);
   if (line_.turns_at.load(std::memory_order_acquire) ==
@@ -212,9 +232,12 @@ LastingChannel::Step LastingChannel::receive_once(uint8_t* at, size_t min, size_
     carrier = link_->turn_in(&line_);
   Step step = Step::kCut;
   if (Link::phase_of(state) != Link::kCut) {
-    step = carrier == nullptr
-               ? receive_from_kernel(at, max, state, moved)
-               : receive_over(carrier, state, at, min, max, {spin_us, deadline.left_ms()}, moved);
+    if (carrier != nullptr)
+      step =
+          receive_over(carrier, state, at, min, max, {spin_us, deadline.left_ms()}, memory, moved);
+    else
+      step =
+          memory == Memory::kHost ? receive_from_kernel(at, max, state, moved) : Step::kNotByCard;
   }
   line_.receiving.store(0, std::memory_order_release);
   if (step == Step::kCut) link_->failed(state);
@@ -231,8 +254,8 @@ Result<size_t> LastingChannel::receive(void* into, size_t min, size_t max, Wait 
     const uint32_t seen = link_->news();
     const Deadline& until = got == 0 ? deadline : none;
     size_t moved = 0;
-    const Step step =
-        receive_once(at + got, min - std::min(min, got), max - got, wait.spin_us, until, &moved);
+    const Step step = receive_once(at + got, min - std::min(min, got), max - got, wait.spin_us,
+                                   until, Memory::kHost, &moved);
     if (step == Step::kClosed) return link_->closed();
     if (step == Step::kMoved) {
       got += moved;
@@ -250,6 +273,20 @@ Result<size_t> LastingChannel::receive(void* into, size_t min, size_t max, Wait 
     }
     (void)wait_for(POLLIN, &line_.receiving, until.left_ms());
   }
+}
+
+Result<size_t> LastingChannel::send_from_device(uint64_t address, size_t bytes, int timeout_ms) {
+  iovec part{reinterpret_cast<void*>(address), bytes};
+  Parts rest(&part, 1);
+  return rest.empty() ? Result<size_t>(size_t(0)) : some(&rest, timeout_ms, Memory::kDevice);
+}
+
+// One attempt. Whoever receives the rest otherwise waits out a cut, and hears of an end.
+Result<size_t> LastingChannel::receive_to_device(uint64_t address, size_t max) {
+  size_t moved = 0;
+  const Step step = receive_once(reinterpret_cast<uint8_t*>(address), 1, max, 0, Deadline(-1),
+                                 Memory::kDevice, &moved);
+  return step == Step::kMoved ? Result<size_t>(moved) : Result<size_t>(not_by_card());
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class CarrierTest : public ::testing::Test {
     client_memory_ = here->memory();
     worker_memory_ = there->memory();
     client_counts_ = here->counts();
+    worker_counts_ = there->counts();
     base::Fd theirs, ours = tcp_sockets(&theirs);
     Network::Carriers clients = here->channels(std::move(ours));
     Network::Carriers workers = there->channels(std::move(theirs));
@@ -93,7 +94,7 @@ class CarrierTest : public ::testing::Test {
   std::array<std::array<std::unique_ptr<Channel>, kLines>, 2> channels_;
   std::array<Network::Carriers, 2> later_;
   std::shared_ptr<ProgramMemory> client_memory_, worker_memory_;
-  std::shared_ptr<CopyCounts> client_counts_;
+  std::shared_ptr<CopyCounts> client_counts_, worker_counts_;
 };
 
 TEST_F(CarrierTest, LinesAreCarriedAsLongAsAllIsWell) {
@@ -283,6 +284,7 @@ TEST_F(CarrierTest, WhateverHappensInMidStreamItGoesOnOverTcp) {
 TEST_F(CarrierTest, ASessionThatFellBackHasNoCardOpen) {
   open();
   client_counts_.reset();  // they hold all that the channels share
+  worker_counts_.reset();
   say(client(), worker(), "before");
   std::vector<uint8_t> pinned(100'000);
   ASSERT_TRUE(client_memory_->add(pinned.data(), pinned.size()).ok());
@@ -301,6 +303,7 @@ TEST_F(CarrierTest, ASessionThatFellBackHasNoCardOpen) {
 TEST_F(CarrierTest, ACardThatIsTakenAwayIsLeft) {
   open();
   client_counts_.reset();
+  worker_counts_.reset();
   say(client(), worker(), "before");
   verbs_.take_devices_away();
   for (int i = 0; i < 5'000 && verbs_.devices() != 0; ++i) usleep(1'000);
@@ -340,11 +343,163 @@ TEST_F(CarrierTest, MemoryThatWasReadInPlaceIsNotSentAgain) {
   }
 }
 
+// Sends a GPU's memory as session/lane does: what the card does not move is copied out first.
+void send_device(Channel* from, uint64_t address, const uint8_t* copy, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    auto moved = from->send_from_device(address + done, bytes - done, 2);
+    if (moved.status().code() == Code::kUnsupported) {
+      iovec part{const_cast<uint8_t*>(copy) + done, bytes - done};
+      moved = from->send_some(&part, 1, 20'000);
+    }
+    ASSERT_TRUE(moved.ok()) << moved.status().message();
+    done += *moved;
+  }
+}
+void receive_device(Channel* to, uint64_t address, uint8_t* copy, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    auto moved = to->receive_to_device(address + done, bytes - done);
+    if (moved.status().code() == Code::kUnsupported)
+      moved = to->receive(copy + done, 1, std::min<size_t>(bytes - done, 9'999), {0, 20'000});
+    ASSERT_TRUE(moved.ok()) << moved.status().message();
+    done += *moved;
+  }
+}
+
+TEST_F(CarrierTest, AGpusMemoryIsMovedByCardsAlone) {
+  open();
+  std::vector<uint8_t> device(3'000'001), host(device.size()), nothing(device.size());
+  for (size_t i = 0; i < host.size(); ++i) host[i] = uint8_t(i * 7 + (i >> 12));
+  const std::vector<uint8_t> before = host;
+  const uint64_t address = verbs_.add_device_memory(&device);
+  ASSERT_TRUE(client_memory_->add(host.data(), host.size()).ok());
+  EXPECT_EQ(worker(1).send_from_device(address, 9, 2).status().code(), Code::kUnsupported)
+      << "not registered yet";
+  ASSERT_TRUE(worker_memory_->add_device({address, device.size(), -1, 0}).ok());
+  const uint64_t copied = worker_counts_->copied_bytes;
+  std::thread sender([&] {
+    iovec part{host.data(), host.size()};
+    EXPECT_TRUE(client(1).send(&part, 1).ok());
+  });
+  receive_device(&worker(1), address, nothing.data(), device.size());
+  sender.join();
+  EXPECT_EQ(device, before);
+  std::fill(host.begin(), host.end(), uint8_t(0));
+  std::thread receiver([&] {
+    EXPECT_TRUE(client(1).receive(host.data(), host.size(), host.size(), {0, 20'000}).ok());
+  });
+  send_device(&worker(1), address, nothing.data(), device.size());
+  receiver.join();
+  EXPECT_EQ(host, before);
+  EXPECT_EQ(worker_counts_->copied_bytes, copied);
+  EXPECT_EQ(worker_counts_->direct_bytes, 2 * device.size());
+  worker_memory_->remove_device(address);
+  EXPECT_EQ(worker(1).send_from_device(address, 9, 2).status().code(), Code::kUnsupported);
+  client_memory_->remove(host.data());
+}
+
+// What a processor must see comes between: a word in the ring, then memory of the GPU again.
+TEST_F(CarrierTest, ShortDataAreNotForADevice) {
+  open();
+  std::vector<uint8_t> device(100'000), got(8);
+  const uint64_t address = verbs_.add_device_memory(&device);
+  ASSERT_TRUE(worker_memory_->add_device({address, device.size(), -1, 0}).ok());
+  iovec part{const_cast<char*>("a header"), 8};
+  ASSERT_TRUE(client(1).send(&part, 1).ok());
+  EXPECT_EQ(worker(1).receive_to_device(address, 8).status().code(), Code::kUnsupported);
+  ASSERT_TRUE(worker(1).receive(got.data(), 8, 8, {0, 20'000}).ok());
+  EXPECT_EQ(memcmp(got.data(), "a header", 8), 0);
+  EXPECT_EQ(worker(0).send_from_device(address, 8, 2).status().code(), Code::kUnsupported)
+      << "the lane of calls has no way for it";
+  worker_memory_->remove_device(address);
+}
+
+// A fault at each work of a copy, both ways: the rest goes over TCP, each byte once. The double
+// has the memory where a processor's access would end the test.
+TEST_F(CarrierTest, ACopyOfAGpusMemoryThatFailsGoesOnOverTcp) {
+  const Fate fates[] = {Fate::kUnanswered, Fate::kRemoteAccess, Fate::kLocalError, Fate::kOther};
+  uint32_t fell_back = 0, skipped = 0;
+  for (uint32_t works = 0; works < 28; ++works) {
+    SCOPED_TRACE(works);
+    open();
+    std::vector<uint32_t> device(250'000), host(device.size() + 1), staged(device.size());
+    const size_t bytes = device.size() * sizeof device[0];
+    auto* const behind = new std::vector<uint8_t>(bytes);  // as long as the double
+    const uint64_t address = verbs_.add_device_memory(behind);
+    const bool to_host = works % 2 != 0;
+    for (size_t i = 0; i < device.size(); ++i) (to_host ? device : host)[i] = word_at(i, works);
+    if (to_host) memcpy(behind->data(), device.data(), bytes);
+    ASSERT_TRUE(client_memory_->add(host.data(), bytes).ok());
+    ASSERT_TRUE(worker_memory_->add_device({address, bytes, -1, 0}).ok());
+    verbs_.fail_after(works / 2, fates[works % 4]);
+    uint32_t last = 42, got = 0;
+    std::thread client_end([&] {
+      iovec parts[2] = {{host.data(), bytes}, {&last, sizeof last}};
+      if (!to_host)
+        EXPECT_TRUE(client(1).send(parts, 2).ok());
+      else
+        EXPECT_TRUE(client(1).receive(host.data(), bytes + 4, bytes + 4, {0, 20'000}).ok());
+    });
+    if (to_host) {
+      send_device(&worker(1), address, behind->data(), bytes);
+      std::fill(behind->begin(), behind->end(), uint8_t(0));  // it may be used again
+      iovec part{&last, sizeof last};
+      EXPECT_TRUE(worker(1).send(&part, 1).ok());
+    } else {
+      receive_device(&worker(1), address, reinterpret_cast<uint8_t*>(staged.data()), bytes);
+      EXPECT_TRUE(worker(1).receive(&got, 4, 4, {0, 20'000}).ok());
+    }
+    client_end.join();
+    if (to_host) {
+      for (size_t i = 0; i < device.size(); ++i) ASSERT_EQ(host[i], word_at(i, works)) << i;
+      EXPECT_EQ(host.back(), 42u);
+    } else {
+      // What came over TCP lies in the copy, and the rest in the GPU's memory.
+      memcpy(device.data(), behind->data(), bytes);
+      for (size_t i = 0; i < device.size(); ++i) {
+        ASSERT_TRUE(device[i] == word_at(i, works) || staged[i] == word_at(i, works)) << i;
+        skipped += staged[i] != word_at(i, works) ? 1 : 0;
+      }
+      EXPECT_EQ(got, 42u);
+    }
+    fell_back += network_->client->resumptions() != 0 ? 1 : 0;
+    client_memory_->remove(host.data());
+    worker_memory_->remove_device(address);
+  }
+  EXPECT_GE(fell_back, 14u);
+  EXPECT_GT(skipped, 0u) << "some were there before the fault";
+}
+
+TEST_F(CarrierTest, ACardIsTriedByItself) {
+  open();
+  std::vector<uint8_t> device(1'000'000), host(device.size());
+  for (size_t i = 0; i < host.size(); ++i) host[i] = uint8_t(i * 11);
+  const uint64_t address = verbs_.add_device_memory(&device);
+  const auto at_host = reinterpret_cast<uint64_t>(host.data());
+  const auto ports = worker_memory_->card_ports();
+  ASSERT_EQ(ports.size(), 1u);
+  EXPECT_EQ(ports[0]->name(), "double0:1");
+  EXPECT_EQ(ports[0]->move(at_host, address, host.size()).status().code(), Code::kInvalid);
+  ASSERT_TRUE(worker_memory_->add(host.data(), host.size()).ok());
+  ASSERT_TRUE(ports[0]->add_device({address, device.size(), -1, 0}).ok());
+  EXPECT_GT(*ports[0]->move(at_host, address, host.size()), 0u);
+  EXPECT_EQ(device, host);
+  verbs_.fail_after(2, Fate::kLocalError);
+  EXPECT_FALSE(ports[0]->move(address, at_host, host.size()).ok());
+  verbs_.lose_reports(1);
+  EXPECT_EQ(ports[0]->move(address, at_host, 100).status().code(), Code::kTimeout);
+  ports[0]->remove_device(address);
+  worker_memory_->remove(host.data());
+  EXPECT_EQ(network_->client->resumptions(), 0u) << "the session has nothing of that";
+  verbs_.refuse_devices(true);
+  EXPECT_EQ(ports[0]->add_device({address, 9, -1, 0}).code(), Code::kUnsupported);
+}
+
 TEST_F(CarrierTest, AnEndIsNoFailure) {
   open();
   iovec part{const_cast<char*>("bye"), 3};
   ASSERT_TRUE(worker().send(&part, 1).ok());
   channels_[1] = {};
+  worker_counts_.reset();  // they hold its session
   network_->lose_worker();
   char got[8] = {};
   ASSERT_TRUE(client().receive(got, 3, 3, {0, 5000}).ok()) << "its last words";

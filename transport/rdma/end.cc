@@ -70,6 +70,14 @@ class RdmaChannel final : public Carrier {
     if (down_.load(std::memory_order_acquire)) return closed_here();
     return inlet_->receive(into, min, max, wait, wake_.get());
   }
+  Result<size_t> send_from_device(uint64_t address, size_t bytes, int timeout_ms) override {
+    if (down_.load(std::memory_order_acquire)) return closed_here();
+    return outlet_->some_of_device(address, bytes, timeout_ms, wake_.get());
+  }
+  Result<size_t> receive_to_device(uint64_t address, size_t max) override {
+    if (down_.load(std::memory_order_acquire)) return closed_here();
+    return inlet_->receive_to_device(address, max, wake_.get());
+  }
   void shutdown() override {
     if (down_.exchange(true)) return;
     outlet_->end();

@@ -302,6 +302,27 @@ class SystemDevice final : public Device, public std::enable_shared_from_this<Sy
     return base::errno_status(Code::kUnavailable, "registering memory for RDMA", why);
   }
 
+  Result<std::unique_ptr<Region>> register_device(const DeviceRange& range) override {
+    constexpr int kAccess = abi::kLocalWrite | abi::kRemoteRead;
+    const bool has_descriptor = range.descriptor >= 0;
+    if (has_descriptor && library_.ibv_reg_dmabuf_mr == nullptr) {
+      return Status(Code::kUnsupported,
+                    "libibverbs.so.1 has no ibv_reg_dmabuf_mr: install rdma-core 34 or newer");
+    }
+    errno = 0;
+    abi::Mr* const registered =
+        has_descriptor ? library_.ibv_reg_dmabuf_mr(domain_, range.offset, range.bytes,
+                                                    range.address, range.descriptor, kAccess)
+                       : library_.ibv_reg_mr(domain_, reinterpret_cast<void*>(range.address),
+                                             range.bytes, kAccess);
+    if (registered != nullptr)
+      return std::unique_ptr<Region>(new SystemRegion(library_, registered));
+    const std::string doing =
+        facts_.name + (has_descriptor ? " takes no dma-buf of the GPU"
+                                      : " cannot register the GPU's memory by its address");
+    return base::errno_status(Code::kUnsupported, doing.c_str(), errno);
+  }
+
   Result<std::unique_ptr<Pair>> make_pair(const PairLimits& limits) override {
     std::unique_ptr<SystemPair> pair(new SystemPair(shared_from_this(), library_));
     Status opened = pair->open(limits);

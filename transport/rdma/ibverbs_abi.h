@@ -327,6 +327,8 @@ inline constexpr int kForkUnneeded = 2;
   X(_ibv_query_gid_ex, "IBVERBS_1.11", int,                                              \
     (Context * context, uint32_t port, uint32_t index, GidEntry * entry, uint32_t flags, \
      size_t entry_bytes))                                                                \
+  X(ibv_reg_dmabuf_mr, "IBVERBS_1.12", Mr*,                                              \
+    (Pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access))        \
   X(ibv_is_fork_initialized, "IBVERBS_1.13", int, ())
 
 }  // namespace tendril::transport::rdma::abi

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "transport/rdma/ibverbs_abi.h"
@@ -71,6 +72,8 @@ SAME(DeviceAttr, ibv_device_attr, max_qp_init_rd_atom);
 SAME(DeviceAttr, ibv_device_attr, phys_port_cnt);
 
 SAME_SIZE(Pd, ibv_pd);
+static_assert(std::is_same_v<decltype(ibv_reg_dmabuf_mr),
+                             ibv_mr*(ibv_pd*, uint64_t, size_t, uint64_t, int, int)>);
 SAME_SIZE(Mr, ibv_mr);
 SAME(Mr, ibv_mr, lkey);
 SAME(Mr, ibv_mr, rkey);

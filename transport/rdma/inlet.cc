@@ -15,9 +15,7 @@ using base::Status;
 
 namespace {
 
-constexpr uint32_t kReadBytes = 256u << 10;  // of one read
-constexpr uint32_t kReadsAhead = 4;          // under way at once
-constexpr uint32_t kLandings = 2;            // blocks of kReadBytes for reads that are copied out
+constexpr uint32_t kLandings = 2;  // blocks of kReadBytes for reads that are copied out
 // Tells the peer again after this part of the ring, and of the records.
 constexpr uint64_t kTellParts = 4;
 constexpr uint64_t kSuspectNs = 1'000'000'000;  // a record is there, and nobody told of it
@@ -202,8 +200,15 @@ Status Inlet::repeat_credit() {
   return line_->post(work);
 }
 
-Result<size_t> Inlet::receive(void* into, size_t min, size_t max, Wait wait, int wake) {
-  auto* at = static_cast<uint8_t*>(into);
+bool Inlet::lands(const uint8_t* at, size_t max) const {
+  if (record_.kind != RecordKind::kReference || session_->known == nullptr) return false;
+  const Region* region = session_->known->hold(at, std::min<size_t>(left_, max));
+  if (region != nullptr) session_->known->let_go(region);
+  return region != nullptr;
+}
+
+Result<size_t> Inlet::receive_any(uint8_t* at, size_t min, size_t max, Wait wait, int wake,
+                                  bool to_device) {
   size_t got = 0;
   const base::Deadline deadline(wait.timeout_ms);
   base::Spin spin(wait.spin_us);
@@ -212,6 +217,10 @@ Result<size_t> Inlet::receive(void* into, size_t min, size_t max, Wait wait, int
     Result<bool> there = next();
     if (!there.ok()) return there.status();
     if (*there && got < max) {
+      if (to_device && !lands(at + got, max - got)) {
+        if (got != 0) return got;
+        return Status(Code::kUnsupported, "what comes next must be taken by a processor");
+      }
       size_t taken = 0;
       const Status took = take(at + got, max - got, &taken, wake);
       if (!took.ok()) return took;

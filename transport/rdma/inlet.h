@@ -20,7 +20,13 @@ class Inlet {
   Remote ring() const { return ring_.remote(); }
 
   // Channel::receive. `wake`: readable when the channel was shut down.
-  base::Result<size_t> receive(void* into, size_t min, size_t max, Wait wait, int wake);
+  base::Result<size_t> receive(void* into, size_t min, size_t max, Wait wait, int wake) {
+    return receive_any(static_cast<uint8_t*>(into), min, max, wait, wake, false);
+  }
+  // Channel::receive_to_device.
+  base::Result<size_t> receive_to_device(uint64_t address, size_t max, int wake) {
+    return receive_any(reinterpret_cast<uint8_t*>(address), 1, max, {kSpinUs, -1}, wake, true);
+  }
   // Any thread.
   void end() { line_->end(); }
   Line& line() { return *line_; }
@@ -28,7 +34,12 @@ class Inlet {
   uint64_t received() const { return received_; }
 
  private:
+  static constexpr uint32_t kSpinUs = 20;  // before a receiver of a GPU's memory sleeps
   base::Status collect();
+  base::Result<size_t> receive_any(uint8_t* at, size_t min, size_t max, Wait wait, int wake,
+                                   bool to_device);
+  // Whether the card alone can put the current record's bytes there.
+  bool lands(const uint8_t* at, size_t max) const;
   // Makes the next record current, if there is one.
   base::Result<bool> next();
   // Takes up to `max` bytes of the current record.

@@ -20,6 +20,8 @@ namespace tendril::transport::rdma {
 // A work must be reported within this time, or the card is given up. The slowest honest report is
 // that of a peer that does not answer: 8 * 67 ms, doubled by some cards for each repetition.
 inline constexpr int kReportMs = 10'000;
+inline constexpr uint32_t kReadBytes = 256u << 10;  // of one read of the peer's memory
+inline constexpr uint32_t kReadsAhead = 4;          // under way at once
 // Counts what processors copied. Tests and `stats` read it.
 struct CopyCounts {
   std::atomic<uint64_t> copied_bytes{0};  // into or out of rings and blocks

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <new>
+#include <utility>
+
+#include "transport/rdma/loop.h"
 
 namespace tendril::transport::rdma {
 
@@ -76,13 +79,14 @@ void ProgramMemory::retire() {
   drop(free);
 }
 
+std::shared_ptr<Device> ProgramMemory::device() {
+  Locked locked(lock_);
+  return retired_ ? nullptr : device_;
+}
+
 Status ProgramMemory::add(void* memory, size_t bytes) {
-  std::shared_ptr<Device> device;
-  {
-    Locked locked(lock_);
-    if (retired_) return left();
-    device = device_;
-  }
+  const std::shared_ptr<Device> device = this->device();
+  if (device == nullptr) return left();
   if (!device->facts().fork_keeps_memory) {
     return Status(Code::kUnsupported,
                   "this kernel takes pinned memory from the card when the program forks (5.12 and "
@@ -91,11 +95,15 @@ Status ProgramMemory::add(void* memory, size_t bytes) {
   Result<std::unique_ptr<Region>> region =
       device->register_memory(memory, bytes, Rights::kPeerReads);
   if (!region.ok()) return region.status();
+  return keep(reinterpret_cast<uint64_t>(memory), bytes, region.take());
+}
+
+Status ProgramMemory::keep(uint64_t begin, uint64_t bytes, std::unique_ptr<Region> region) {
   auto* entry = new (std::nothrow) Entry;
   if (entry == nullptr) return Status(Code::kExhausted, "no memory");
-  entry->begin = reinterpret_cast<uint64_t>(memory);
-  entry->end = entry->begin + bytes;
-  entry->region = region.take();
+  entry->begin = begin;
+  entry->end = begin + bytes;
+  entry->region = std::move(region);
   {
     Locked locked(lock_);
     if (!retired_) {
@@ -106,6 +114,32 @@ Status ProgramMemory::add(void* memory, size_t bytes) {
   }
   delete entry;
   return left();
+}
+
+std::vector<std::shared_ptr<CardPort>> ProgramMemory::card_ports() {
+  if (device() == nullptr) return {};
+  return {shared_from_this()};
+}
+
+Status ProgramMemory::add_device(const DeviceRange& range) {
+  const std::shared_ptr<Device> device = this->device();
+  if (device == nullptr) return left();
+  Result<std::unique_ptr<Region>> region = device->register_device(range);
+  return region.ok() ? keep(range.address, range.bytes, region.take()) : region.status();
+}
+
+Result<uint64_t> ProgramMemory::move(uint64_t from, uint64_t to, uint64_t bytes) {
+  const std::shared_ptr<Device> device = this->device();
+  if (device == nullptr) return left();
+  const Region* const source = hold(reinterpret_cast<void*>(from), bytes);
+  const Region* const target = hold(reinterpret_cast<void*>(to), bytes);
+  Result<uint64_t> took =
+      source != nullptr && target != nullptr
+          ? move_by_card(device.get(), {from, source->remote_key}, {to, target->local_key}, bytes)
+          : Result<uint64_t>(Status(Code::kInvalid, "the card does not know that memory"));
+  if (source != nullptr) let_go(source);
+  if (target != nullptr) let_go(target);
+  return took;
 }
 
 void ProgramMemory::remove(const void* memory) {

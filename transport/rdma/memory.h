@@ -34,14 +34,25 @@ class RegisteredBlock {
   std::unique_ptr<Region> region_;
 };
 
-// The program's memory.
-class ProgramMemory final : public KnownMemory, public PinnedMemory {
+// The program's memory, and that of its GPUs at the worker's end.
+class ProgramMemory final : public KnownMemory,
+                            public PinnedMemory,
+                            public CardPort,
+                            public std::enable_shared_from_this<ProgramMemory> {
  public:
-  explicit ProgramMemory(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit ProgramMemory(std::shared_ptr<Device> device)
+      : name_(device->facts().name), device_(std::move(device)) {}
   ~ProgramMemory() override;
   // kUnsupported: a fork would take it from the card. kExhausted: it cannot be locked.
   base::Status add(void* memory, size_t bytes) override;
   void remove(const void* memory) override;
+  std::vector<std::shared_ptr<CardPort>> card_ports() override;
+
+  std::string name() const override { return name_; }
+  base::Status add_device(const DeviceRange& range) override;
+  void remove_device(uint64_t address) override { remove(reinterpret_cast<void*>(address)); }
+  base::Result<uint64_t> move(uint64_t from, uint64_t to, uint64_t bytes) override;
+
   const Region* hold(const void* at, size_t bytes) override;
   void let_go(const Region* region) override;
   // Regions and the device go at once; a region that somebody holds goes with `let_go`. So the card
@@ -58,7 +69,11 @@ class ProgramMemory final : public KnownMemory, public PinnedMemory {
   // Takes those that nobody holds out of the list, and the device when none is left. With the lock.
   Entry* take_free(std::shared_ptr<Device>* device);
   static void drop(Entry* entries);
+  base::Status keep(uint64_t begin, uint64_t bytes, std::unique_ptr<Region> region);
+  // Null: retired.
+  std::shared_ptr<Device> device();
 
+  const std::string name_;
   base::Lock lock_;
   std::shared_ptr<Device> device_;  // guarded by lock_; null: retired, and all regions are gone
   bool retired_ = false;            // guarded by lock_

@@ -96,7 +96,7 @@ Outlet::Put Outlet::put_long(Parts* rest, size_t* taken) {
     *taken = 0;  // when the peer has read it
     return Put::kDone;
   }
-  if (free_blocks_ == 0) return Put::kNoRoom;
+  if (free_blocks_ == 0 || of_device_) return Put::kNoRoom;
   const int block = __builtin_ctzll(free_blocks_);
   free_blocks_ &= free_blocks_ - 1;
   record.bytes = uint32_t(std::min<uint64_t>(record.bytes, layout_.block_bytes));
@@ -112,7 +112,7 @@ Outlet::Put Outlet::put(Parts* rest, size_t* taken) {
   *taken = 0;
   if (sent_count_ == kRecordsMax) return Put::kNoRoom;
   const bool is_long = layout_.blocks != 0 && rest->array()[0].iov_len >= layout_.reference_min;
-  return is_long ? put_long(rest, taken) : put_bytes(rest, taken);
+  return is_long || of_device_ ? put_long(rest, taken) : put_bytes(rest, taken);
 }
 
 Status Outlet::publish() {
@@ -203,6 +203,23 @@ Status Outlet::look() {
 Result<size_t> Outlet::some(Parts* rest, int timeout_ms, int wake) {
   base::Locked locked(lock_);
   return some_locked(rest, timeout_ms, wake);
+}
+
+Result<size_t> Outlet::some_of_device(uint64_t address, size_t bytes, int timeout_ms, int wake) {
+  base::Locked locked(lock_);
+  void* const memory = reinterpret_cast<void*>(address);
+  const Region* region = layout_.blocks != 0 && session_->known != nullptr
+                             ? session_->known->hold(memory, bytes)
+                             : nullptr;
+  if (region == nullptr)
+    return Status(Code::kUnsupported, "the card of this line does not know that memory of the GPU");
+  iovec part{memory, bytes};
+  Parts rest(&part, 1);
+  of_device_ = true;
+  const Result<size_t> sent = some_locked(&rest, timeout_ms, wake);
+  of_device_ = false;
+  session_->known->let_go(region);
+  return sent;
 }
 
 Result<size_t> Outlet::some_locked(Parts* rest, int timeout_ms, int wake) {

@@ -36,6 +36,8 @@ class Outlet final : public Sender {
 
   // Channel::send_some. `wake`: readable when the channel was shut down.
   base::Result<size_t> some(Parts* rest, int timeout_ms, int wake);
+  // Channel::send_from_device.
+  base::Result<size_t> some_of_device(uint64_t address, size_t bytes, int timeout_ms, int wake);
   base::Status look() override;
   // Any thread.
   void end() { line_->end(); }
@@ -90,6 +92,7 @@ class Outlet final : public Sender {
   Pending pending_;
   Pending given_up_;  // when the line failed; its region is not held any more
   uint64_t sent_bytes_ = 0;
+  bool of_device_ = false;  // what is offered now is a GPU's memory: it is named, never copied
 };
 
 }  // namespace tendril::transport::rdma

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "transport/device_memory.h"
 
 namespace tendril::transport::rdma {
 
@@ -125,6 +126,9 @@ class Device {
   // kExhausted: the limit of locked memory is too low; the text says what it is.
   virtual base::Result<std::unique_ptr<Region>> register_memory(void* memory, size_t bytes,
                                                                 Rights rights) = 0;
+  // The same for a GPU's memory, which the peer may read. kUnsupported: this card, this kernel or
+  // libibverbs cannot.
+  virtual base::Result<std::unique_ptr<Region>> register_device(const DeviceRange& range) = 0;
   virtual base::Result<std::unique_ptr<Pair>> make_pair(const PairLimits& limits) = 0;
   // Readable when there may be events. -1: there are none.
   virtual int event_descriptor() const = 0;

@@ -32,7 +32,22 @@ class Fabric {
     return found == areas.end() ? nullptr : &found->second;
   }
 
+  // Of a GPU: where the bytes behind an address are.
+  struct DeviceMemory {
+    uint64_t address;
+    std::vector<uint8_t>* bytes;
+  };
+  uint8_t* place_of(uint64_t address) const {
+    for (const DeviceMemory& each : device_memory) {
+      if (address - each.address < each.bytes->size())
+        return each.bytes->data() + (address - each.address);
+    }
+    return reinterpret_cast<uint8_t*>(address);
+  }
+
   std::mutex mutex;  // guards everything
+  std::vector<DeviceMemory> device_memory;
+  bool refuses_devices = false;
   std::map<uint32_t, Area> areas;
   std::map<uint32_t, DoublePair*> pairs;
   uint32_t next_key = 0x1000, next_number = 0x100;
@@ -202,11 +217,12 @@ class DoublePair final : public Pair {
       if (there == nullptr || there->rights != needed ||
           !there->holds(work.remote.address, work.bytes))
         return Fate::kRemoteAccess;
-      auto* far = reinterpret_cast<void*>(work.remote.address);
+      uint8_t* const far = fabric_->place_of(work.remote.address);
+      uint8_t* const near = fabric_->place_of(local);
       if (work.kind == WorkKind::kRead)
-        memcpy(work.local, far, work.bytes);
+        memcpy(near, far, work.bytes);
       else
-        memcpy(far, work.local, work.bytes);
+        memcpy(far, near, work.bytes);
     }
     if (work.kind == WorkKind::kRead) return Fate::kDone;
     if (peer->receives_ == 0) return Fate::kNotReady;
@@ -261,6 +277,14 @@ class DoubleDevice final : public Device {
       fabric_->areas[key + 1] = {begin, bytes, rights};
     }
     return std::unique_ptr<Region>(new DoubleRegion(fabric_, key));
+  }
+  Result<std::unique_ptr<Region>> register_device(const DeviceRange& range) override {
+    {
+      std::lock_guard<std::mutex> guard(fabric_->mutex);
+      if (fabric_->refuses_devices)
+        return Status(Code::kUnsupported, "double0:1 takes no dma-buf of the GPU");
+    }
+    return register_memory(reinterpret_cast<void*>(range.address), range.bytes, Rights::kPeerReads);
   }
   Result<std::unique_ptr<Pair>> make_pair(const PairLimits& limits) override {
     return std::unique_ptr<Pair>(new DoublePair(fabric_, port_, limits));
@@ -323,6 +347,18 @@ void VerbsDouble::refuse_to_open(const Status& why) {
 void VerbsDouble::lock_at_most(uint64_t bytes) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);
   fabric_->locked_most = bytes;
+}
+uint64_t VerbsDouble::add_device_memory(std::vector<uint8_t>* bytes) {
+  constexpr uint64_t kFirst = uint64_t{3} << 48,
+                     kApart = uint64_t{1} << 40;  // no process has these
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  const uint64_t address = kFirst + kApart * fabric_->device_memory.size();
+  fabric_->device_memory.push_back({address, bytes});
+  return address;
+}
+void VerbsDouble::refuse_devices(bool refused) {
+  std::lock_guard<std::mutex> guard(fabric_->mutex);
+  fabric_->refuses_devices = refused;
 }
 void VerbsDouble::lose_reports(uint32_t count) {
   std::lock_guard<std::mutex> guard(fabric_->mutex);

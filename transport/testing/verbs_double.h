@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "transport/rdma/verbs.h"
 
@@ -31,6 +32,11 @@ class VerbsDouble final : public Verbs {
   void refuse_to_open(const base::Status& why);
   // Registering more than so many bytes in all fails, as without locked memory.
   void lock_at_most(uint64_t bytes);
+  // Memory of a GPU: bytes that stand for it, behind addresses that no processor of this process
+  // reaches. Returns its address. The bytes must live as long as the double.
+  uint64_t add_device_memory(std::vector<uint8_t>* bytes);
+  // Registering it fails, as with cards that cannot.
+  void refuse_devices(bool refused);
   // The reports of the next works are lost; what they did is done.
   void lose_reports(uint32_t count);
   // The next tellings reach the peer's memory, and nobody hears of them.
