@@ -21,6 +21,8 @@ struct alignas(64) SessionCounts {
   std::atomic<uint64_t> lane_bytes_out{0};
   // By any thread.
   std::atomic<uint64_t> bulk_bytes_in{0}, bulk_bytes_out{0};
+  // Of these, moved between a GPU's memory and a network card that reaches it (GPUDirect).
+  std::atomic<uint64_t> device_bytes_in{0}, device_bytes_out{0};
   std::atomic<uint64_t> awaited_ns{0};  // time in which a reply was due
   // Replies that are due now. It may be negative for a moment.
   std::atomic<int32_t> replies_due{0};

@@ -35,6 +35,18 @@ struct Piece {
   uint64_t offset = 0;
   uint32_t bytes = 0;
   uint32_t slot = 0;
+  // So many of its first bytes are not in the slot, but where `aim` wanted them.
+  uint32_t placed = 0;
+};
+
+// A GPU's memory, as a service reads it where no card does. Any thread; blocks.
+class DeviceReader {
+ public:
+  // False: it cannot be read, so what is in `into` means nothing.
+  virtual bool read(uint64_t address, void* into, uint64_t bytes) = 0;
+
+ protected:
+  ~DeviceReader() = default;
 };
 
 // Memory for bulk slots of kChunkBytesMax each. The worker passes pinned memory once its context
@@ -97,6 +109,15 @@ class Service {
   // or call discard. Executor only, when the session has no bulk channels.
   virtual bool take(uint64_t transfer, Piece* piece) = 0;
   virtual void release(const Piece& piece) = 0;
+  // From now on cards may put the transfer's data straight to a GPU's memory, `bytes` from
+  // `address`, each piece at its offset (transport/device_memory.h). `take` says what they put
+  // there. Before the first take; end it with `unaim`.
+  virtual void aim(uint64_t transfer, uint64_t address, uint64_t bytes) = 0;
+  // Afterwards nothing is put there any more. Blocks until what is on the way has come or failed.
+  virtual void unaim(uint64_t transfer) = 0;
+  // Transfers will be aimed. So data that come before their call wait a moment for it, outside of
+  // the slots.
+  virtual void expect_aims() = 0;
   // Incoming bulk whose place is known: blocks until all `bytes` of `transfer` lie at `into`. What
   // has not come yet is received there; what has come is copied. False: the session has ended, also
   // because the pieces are not those `bytes`. Afterwards nothing writes to `into`. Executor only.
@@ -107,6 +128,11 @@ class Service {
   // Outgoing bulk: sends data[0, bytes) as the part of `transfer` at `offset`. Blocks for flow
   // control. Any thread.
   virtual bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) = 0;
+  // The same from a GPU's memory: by cards, as far as they do; `reader` reads the rest. Not in a
+  // session without bulk channels. False: the session has ended, or the reader failed; then what
+  // has been sent means nothing.
+  virtual bool send_device_bulk(uint64_t transfer, uint64_t offset, uint64_t address,
+                                uint64_t bytes, DeviceReader* reader) = 0;
 
   // Ends the session: tells the client why, then closes. May be called repeatedly, from any thread.
   virtual void end(const char* why) = 0;

@@ -22,6 +22,8 @@ using base::Status;
 namespace {
 constexpr uint32_t kTransfersMax = 1u << 16;  // at one time; honest clients have a handful
 constexpr uint32_t kReceiverSpinUs = 20;
+// For data that come before their call: about what a chunk takes on a fast network.
+constexpr uint64_t kAimNs = 100'000;
 constexpr const char* kDoesNotFit = "a bulk transfer does not fit the call that announced it";
 }  // namespace
 
@@ -69,6 +71,10 @@ void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
 bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char** why) {
   const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
   const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
+  const uint64_t aimed_until_ns =
+      eager_flag && expects_aims_.load(std::memory_order_relaxed) && !lines_.empty()
+          ? base::now_ns() + kAimNs
+          : 0;
   *why = nullptr;
   if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 ||
       pieces == 0) {
@@ -77,6 +83,8 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
   }
   for (;;) {
     uint32_t seen = slot_event_.read();
+    const uint64_t now_ns = aimed_until_ns != 0 ? base::now_ns() : 0;
+    bool early = false;
     {
       Locked locked(slots_lock_);
       if (ended_.load(std::memory_order_relaxed)) return false;
@@ -111,13 +119,20 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
         *why = "more unannounced bulk data than was allowed";
         return false;
       }
+      early = eager && of->device == 0 && now_ns < aimed_until_ns;
       // Leave the slots that ungranted chunks may still claim.
       size_t keep = eager ? 0 : eager_max_ - eager_parked_;
-      if (free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty())) {
+      const bool fits =
+          free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty());
+      if (fits && !early) {
         place->slot = free_slots_.back();
         place->at = slot_memory(place->slot);
         free_slots_.pop_back();
         ++of->arrived;
+        if (aims_at(*of, chunk)) {
+          ++of->writers;
+          place->device = of->device + chunk.offset;
+        }
         if (eager) {
           ++of->eager;
           ++eager_parked_;
@@ -129,14 +144,16 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
         return false;
       }
     }
-    slot_event_.wait(seen, -1);
+    slot_event_.wait(seen, early ? int64_t(aimed_until_ns - now_ns) / 1000 + 1 : -1);
   }
 }
 
-void ServiceImpl::landed(const wire::ChunkHeader& chunk, const Place& place, bool whole) {
+void ServiceImpl::landed(const wire::ChunkHeader& chunk, const Place& place, bool whole,
+                         uint32_t placed) {
   {
     Locked locked(slots_lock_);
     Transfer* of = transfer(chunk.transfer, false);
+    if (place.device != 0 && of != nullptr) --of->writers;
     if (place.slot == Place::kTakers) {
       --of->writers;  // it is there until take_into returns
       if (whole) ++of->handed;
@@ -144,11 +161,24 @@ void ServiceImpl::landed(const wire::ChunkHeader& chunk, const Place& place, boo
       free_slot(place.slot);
       if (of != nullptr) drop_if_done(of);
     } else {
-      of->ready.push_back({place.at, chunk.offset, chunk.bytes, place.slot});
+      of->ready.push_back({place.at, chunk.offset, chunk.bytes, place.slot, placed});
     }
   }
   piece_event_.signal();
   slot_event_.signal();
+}
+
+// As much of the chunk as cards put there by themselves. A failure meets whoever takes the rest.
+uint32_t ServiceImpl::put_on_device(transport::Channel* channel, const wire::ChunkHeader& chunk,
+                                    uint64_t device) {
+  uint32_t placed = 0;
+  while (placed < chunk.bytes) {
+    Result<size_t> moved = channel->receive_to_device(device + placed, chunk.bytes - placed);
+    if (!moved.ok() || *moved == 0) break;
+    placed += uint32_t(*moved);
+  }
+  counts_->device_bytes_in.fetch_add(placed, std::memory_order_relaxed);
+  return placed;
 }
 
 bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
@@ -164,8 +194,10 @@ bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
     }
     counts_->bulk_bytes_in.fetch_add(chunk.bytes, std::memory_order_relaxed);
     if (place.at != nullptr) {
-      got = channel->receive(place.at, chunk.bytes, chunk.bytes, {spin, -1});
-      landed(chunk, place, got.ok());
+      const uint32_t placed = place.device != 0 ? put_on_device(channel, chunk, place.device) : 0;
+      const uint32_t rest = chunk.bytes - placed;
+      if (rest != 0) got = channel->receive(place.at + placed, rest, rest, {spin, -1});
+      landed(chunk, place, got.ok(), placed);
     }
     for (uint32_t left = place.at == nullptr ? chunk.bytes : 0; left > 0 && got.ok();) {
       uint32_t step = std::min<uint32_t>(left, 64u << 10);
@@ -338,6 +370,31 @@ bool ServiceImpl::take_into(uint64_t id, void* into, uint64_t bytes) {
   return false;
 }
 
+void ServiceImpl::aim(uint64_t id, uint64_t address, uint64_t bytes) {
+  {
+    Locked locked(slots_lock_);
+    Transfer* of = ended_.load(std::memory_order_relaxed) ? nullptr : transfer(id, true);
+    if (of == nullptr || of->discarded) return;
+    of->device = address;
+    of->device_bytes = bytes;
+  }
+  slot_event_.signal();
+}
+
+void ServiceImpl::unaim(uint64_t id) {
+  for (;;) {
+    const uint32_t seen = piece_event_.read();
+    {
+      Locked locked(slots_lock_);
+      Transfer* of = transfer(id, false);
+      if (of == nullptr) return;
+      of->device = 0;
+      if (of->writers == 0) return;
+    }
+    piece_event_.wait(seen, -1);
+  }
+}
+
 void ServiceImpl::release(const Piece& piece) {
   {
     Locked locked(slots_lock_);
@@ -383,6 +440,20 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
     frame(wire::FrameKind::kBulkData, 0, 0, parts, 2);
   }
   return !ended_.load(std::memory_order_acquire);
+}
+
+bool ServiceImpl::send_device_bulk(uint64_t id, uint64_t offset, uint64_t address, uint64_t bytes,
+                                   DeviceReader* reader) {
+  if (ended_.load(std::memory_order_acquire) || lines_.empty()) return false;
+  ChunkPlan plan = plan_chunks(bytes, lines_.size());
+  plan.pieces = 0;
+  counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);
+  DeviceSource source{reader, {0}, {false}};
+  const Status sent =
+      striper_.send(id, reinterpret_cast<const uint8_t*>(address), 0, bytes, plan, offset, &source);
+  counts_->device_bytes_out.fetch_add(source.by_cards, std::memory_order_relaxed);
+  if (!sent.ok()) finish(sent);
+  return sent.ok() && !source.failed;
 }
 
 }  // namespace tendril::session

@@ -93,9 +93,14 @@ class ServiceImpl final : public Service {
   void flush() override;
   bool take(uint64_t transfer, Piece* piece) override;
   void release(const Piece& piece) override;
+  void aim(uint64_t transfer, uint64_t address, uint64_t bytes) override;
+  void unaim(uint64_t transfer) override;
+  void expect_aims() override { expects_aims_.store(true, std::memory_order_relaxed); }
   bool take_into(uint64_t transfer, void* into, uint64_t bytes) override;
   void discard(uint64_t transfer) override;
   bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) override;
+  bool send_device_bulk(uint64_t transfer, uint64_t offset, uint64_t address, uint64_t bytes,
+                        DeviceReader* reader) override;
   void end(const char* why) override;
 
  private:
@@ -115,7 +120,9 @@ class ServiceImpl final : public Service {
     // Of take_into. Null: nobody has called it.
     uint8_t* into = nullptr;
     uint64_t into_bytes = 0, expected = 0;  // expected: those of which no piece has come
-    uint32_t writers = 0;                   // receivers that write there
+    uint32_t writers = 0;                   // receivers that write there, or to the device
+    // Of aim. 0: nobody has called it.
+    uint64_t device = 0, device_bytes = 0;
     Transfer* next = nullptr;
   };
   struct Line {
@@ -143,18 +150,25 @@ class ServiceImpl final : public Service {
   // service_bulk.cc
   static void receiver_main(void* line);
   bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
+  uint32_t put_on_device(transport::Channel* channel, const wire::ChunkHeader& chunk,
+                         uint64_t device);
   const char* check_chunk(const wire::ChunkHeader& chunk);
   // Where a chunk's bytes go.
   struct Place {
     uint8_t* at = nullptr;  // null: nowhere, they are dropped
     uint32_t slot = kTakers;
+    uint64_t device = 0;  // not 0: what a card can put there by itself goes there
     static constexpr uint32_t kTakers = UINT32_MAX;  // no slot: the memory of take_into's caller
   };
   // Finds the chunk's place. Waits if it needs a slot, except without bulk channels. False: the
   // session has ended, or *why says what is wrong.
   bool admit(const wire::ChunkHeader& chunk, Place* place, const char** why);
-  // `whole`: all of its bytes are there.
-  void landed(const wire::ChunkHeader& chunk, const Place& place, bool whole);
+  // `whole`: all of its bytes are there; of these the first `placed` on the device.
+  void landed(const wire::ChunkHeader& chunk, const Place& place, bool whole, uint32_t placed = 0);
+  static bool aims_at(const Transfer& transfer, const wire::ChunkHeader& chunk) {
+    return transfer.device != 0 && chunk.offset <= transfer.device_bytes &&
+           chunk.bytes <= transfer.device_bytes - chunk.offset;
+  }
   // Whether the taker of this transfer still expects so many bytes there; from now on it does not.
   static bool expects(Transfer* transfer, uint64_t offset, uint64_t bytes);  // slots_lock_ held
   bool copy_piece(Transfer* of, const Piece& piece);
@@ -194,6 +208,7 @@ class ServiceImpl final : public Service {
   uint32_t eager_parked_ = 0;
   Transfer* transfers_ = nullptr;
   uint32_t transfer_count_ = 0;
+  std::atomic<bool> expects_aims_{false};
   base::Event slot_event_;
   base::Event piece_event_;
 

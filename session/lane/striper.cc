@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "session/lane/service.h"
+
 namespace tendril::session {
 
 using base::Locked;
@@ -12,6 +14,7 @@ using base::Status;
 
 namespace {
 constexpr uint64_t kChunkStep = 256u << 10;       // less does not justify another thread
+constexpr uint64_t kReadBytes = 256u << 10;       // of a GPU's memory at once
 constexpr uint64_t kLanePieceBytes = 512u << 10;  // fits a call and a frame
 }  // namespace
 
@@ -33,10 +36,11 @@ void Striper::add(transport::Channel* channel) {
 }
 
 Status Striper::send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
-                     const ChunkPlan& plan, uint64_t shift) {
+                     const ChunkPlan& plan, uint64_t shift, DeviceSource* device) {
   Job job;
   job.transfer = transfer;
   job.data = data;
+  job.device = device;
   job.end = end;
   job.shift = shift;
   job.plan = plan;
@@ -99,26 +103,55 @@ Status Striper::send_chunk(const Job& job, uint64_t offset, uint64_t bytes, bool
     line->lock.lock();
   }
   wire::ChunkHeader header{job.transfer, job.shift + offset, uint32_t(bytes), job.plan.pieces};
-  auto* head = reinterpret_cast<uint8_t*>(&header);
-  auto* data = const_cast<uint8_t*>(job.data + offset);
-  Status failure;
-  size_t done = 0;
-  while (done < sizeof header + bytes && failure.ok()) {
-    size_t from_head = std::min(done, sizeof header);
-    size_t from_data = done - from_head;
-    iovec rest[2] = {{head + from_head, sizeof header - from_head},
-                     {data + from_data, size_t(bytes) - from_data}};
-    Result<size_t> sent = line->channel->send_some(rest, 2, kPumpMs);
-    if (!sent.ok()) {
-      failure = sent.status();
-    } else if (*sent == 0) {
-      if (caller && stuck_ != nullptr) stuck_(stuck_argument_);
-    } else {
-      done += *sent;
-    }
-  }
+  iovec parts[2] = {{&header, sizeof header}, {nullptr, 0}};
+  if (job.device == nullptr) parts[1] = {const_cast<uint8_t*>(job.data + offset), size_t(bytes)};
+  Status sent = send_parts(line, parts, caller);
+  if (sent.ok() && job.device != nullptr) sent = send_from_device(line, job, offset, bytes, caller);
   line->lock.unlock();
-  return failure;
+  return sent;
+}
+
+// Two of them. Whoever has the line's lock.
+Status Striper::send_parts(Line* line, const iovec* parts, bool caller) {
+  const size_t first = parts[0].iov_len, all = first + parts[1].iov_len;
+  for (size_t done = 0; done < all;) {
+    const size_t from_first = std::min(done, first), from_second = done - from_first;
+    iovec rest[2] = {
+        {static_cast<uint8_t*>(parts[0].iov_base) + from_first, first - from_first},
+        {static_cast<uint8_t*>(parts[1].iov_base) + from_second, all - first - from_second}};
+    Result<size_t> sent = line->channel->send_some(rest, 2, kPumpMs);
+    if (!sent.ok()) return sent.status();
+    if (*sent == 0) stuck(caller);
+    done += *sent;
+  }
+  return Status();
+}
+
+// What no card sends is read first. A chunk is always sent whole, so that the stream goes on.
+Status Striper::send_from_device(Line* line, const Job& job, uint64_t offset, uint64_t bytes,
+                                 bool caller) {
+  const uint64_t address = reinterpret_cast<uint64_t>(job.data) + offset;
+  uint64_t done = 0;
+  while (done < bytes) {
+    Result<size_t> sent = line->channel->send_from_device(address + done, bytes - done, kPumpMs);
+    if (sent.status().code() == base::Code::kUnsupported) break;
+    if (!sent.ok()) return sent.status();
+    if (*sent == 0) stuck(caller);
+    done += *sent;
+  }
+  job.device->by_cards.fetch_add(done, std::memory_order_relaxed);
+  if (done == bytes) return Status();
+  const std::unique_ptr<uint8_t[]> copy(new uint8_t[kReadBytes]());
+  while (done < bytes) {
+    const uint64_t step = std::min<uint64_t>(bytes - done, kReadBytes);
+    if (!job.device->failed && !job.device->reader->read(address + done, copy.get(), step))
+      job.device->failed = true;
+    const iovec parts[2] = {{copy.get(), size_t(step)}, {nullptr, 0}};
+    const Status sent = send_parts(line, parts, caller);
+    if (!sent.ok()) return sent;
+    done += step;
+  }
+  return Status();
 }
 
 void Striper::start_helpers() {

@@ -25,6 +25,15 @@ struct ChunkPlan {
 // How to cut `bytes` for that many channels. 0 channels: the chunks travel on the command lane.
 ChunkPlan plan_chunks(uint64_t bytes, size_t channels);
 
+class DeviceReader;
+
+// A range in a GPU's memory, which cards read, and `reader` where they do not.
+struct DeviceSource {
+  DeviceReader* reader;
+  std::atomic<uint64_t> by_cards{0};  // bytes
+  std::atomic<bool> failed{false};    // the reader could not; other bytes were sent for these
+};
+
 class Striper {
  public:
   Striper() = default;
@@ -43,9 +52,9 @@ class Striper {
   size_t channels() const { return lines_.size(); }
 
   // Sends data[begin, end) as chunks of `transfer`. A chunk's offset is shift + position. Returns
-  // when the memory may be reused.
+  // when the memory may be reused. With a `device`, `data` is an address there.
   base::Status send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
-                    const ChunkPlan& plan, uint64_t shift = 0);
+                    const ChunkPlan& plan, uint64_t shift = 0, DeviceSource* device = nullptr);
   // Ends the helpers. Call it after the channels were shut down.
   void stop();
   void abandon_after_fork();
@@ -59,6 +68,7 @@ class Striper {
   struct Job {
     uint64_t transfer, end, shift;
     const uint8_t* data;
+    DeviceSource* device;
     ChunkPlan plan;
     std::atomic<uint64_t> at{0};
     std::atomic<uint32_t> helpers{0};
@@ -69,6 +79,12 @@ class Striper {
   };
   void work(Job* job, bool caller);
   base::Status send_chunk(const Job& job, uint64_t offset, uint64_t bytes, bool caller);
+  base::Status send_parts(Line* line, const iovec* parts, bool caller);
+  base::Status send_from_device(Line* line, const Job& job, uint64_t offset, uint64_t bytes,
+                                bool caller);
+  void stuck(bool caller) {
+    if (caller && stuck_ != nullptr) stuck_(stuck_argument_);
+  }
   void start_helpers();
   void help();
 
