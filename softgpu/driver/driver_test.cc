@@ -3,6 +3,7 @@
 // tests/conformance tests the breadth of calls.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -344,6 +345,49 @@ TEST_F(Driver, VirtualMemoryMapsAndFaultsWithoutAccess) {
   OK(cuMemUnmap(range, 4 << 20));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&kept, range, 8));
   OK(cuMemAddressFree(range, 1ull << 40));
+}
+
+// A card maps the descriptor, writes the GPU's memory there, and reads it.
+TEST_F(Driver, ADescriptorOfMappedMemoryIsThatMemory) {
+  constexpr size_t kBytes = 4 << 20;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr range = 0;
+  OK(cuMemCreate(&handle, kBytes, &properties, 0));
+  OK(cuMemAddressReserve(&range, kBytes, 0, 0, 0));
+  OK(cuMemMap(range, kBytes, 0, handle, 0));
+  CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  OK(cuMemSetAccess(range, kBytes, &access, 1));
+  int file = -1;
+  const auto give = [&](CUdeviceptr from, size_t bytes, CUmemRangeHandleType type) {
+    return cuMemGetHandleForAddressRange(&file, from, bytes, type, 0);
+  };
+  constexpr auto kDmaBuf = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, give(range, kBytes + 4096, kDmaBuf));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, give(range + 8, 4096, kDmaBuf));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, give(range, kBytes, CU_MEM_RANGE_HANDLE_TYPE_MAX));
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, give(range + 4096, 4096, kDmaBuf));
+  OK(give(range, kBytes, kDmaBuf));
+  void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  ASSERT_NE(MAP_FAILED, mapped);
+  auto* const words = static_cast<uint32_t*>(mapped);
+  OK(cuMemsetD32_v2(range, 77, kBytes / 4));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(77u, words[kBytes / 4 - 1]);
+  words[5] = 78;
+  OK(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+  uint32_t got[2] = {};
+  OK(cuMemcpyDtoH_v2(got, range + 16, 8));
+  EXPECT_EQ(77u, got[0]);
+  EXPECT_EQ(78u, got[1]);
+  munmap(mapped, kBytes);
+  OK(cuMemUnmap(range, kBytes));
+  OK(cuMemRelease(handle));
+  OK(cuMemAddressFree(range, kBytes));
 }
 
 TEST_F(Driver, HostFunctionsMayNotCall) {

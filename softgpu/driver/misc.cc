@@ -57,7 +57,10 @@ SOFT(cuProfilerInitialize)
 SOFT(cuFlushGPUDirectRDMAWrites)
 (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope) {
   SOFT_CONTEXT(context);
-  return CUDA_ERROR_NOT_SUPPORTED;  // as CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED says
+  const bool known = target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
+                     (scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+                      scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;  // what others write is there at once
 }
 
 SOFT(cuMemPrefetchAsync_v2)

@@ -59,6 +59,7 @@ Settings read_settings(const char* text) {
     if (word == "no-address") read.has_address = false;
     if (word == "port-down") read.port_is_down = true;
     if (word == "infiniband") read.is_infiniband = true;
+    if (word == "no-dma-buf") read.takes_devices = false;
     is_first = false;
     word.clear();
   }
@@ -146,11 +147,26 @@ abi::Mr* Card::add(abi::Pd* pd, void* at, size_t bytes, int rights) {
   if (settings().locked_kib_most < UINT64_MAX && locked_bytes_ + bytes > settings().locked_kib_most
                                                                              << 10)
     return errno = ENOMEM, nullptr;
+  return keep(pd, reinterpret_cast<uint64_t>(at), bytes, rights, nullptr);
+}
+
+abi::Mr* Card::add_device(abi::Pd* pd, uint64_t offset, size_t bytes, uint64_t address, int file,
+                          int rights) {
+  if (!settings().takes_devices) return errno = EOPNOTSUPP, nullptr;
+  void* const mapped =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, off_t(offset));
+  if (mapped == MAP_FAILED) return nullptr;
+  const Guard guard(lock_);
+  return keep(pd, address, bytes, rights, static_cast<uint8_t*>(mapped));
+}
+
+abi::Mr* Card::keep(abi::Pd* pd, uint64_t address, size_t bytes, int rights, uint8_t* mapped) {
   locked_bytes_ += bytes;
   auto* const memory = new Memory;
+  memory->mapped = mapped;
   memory->context = pd->context;
   memory->pd = pd;
-  memory->addr = at;
+  memory->addr = reinterpret_cast<void*>(address);
   memory->length = bytes;
   memory->lkey = next_key_ += 2;
   memory->rkey = memory->lkey + 1;
@@ -161,10 +177,12 @@ abi::Mr* Card::add(abi::Pd* pd, void* at, size_t bytes, int rights) {
 
 void Card::remove(abi::Mr* memory) {
   const Guard guard(lock_);
+  auto* const known = static_cast<Memory*>(memory);
   locked_bytes_ -= memory->length;
   memory_.erase(memory->lkey);
   memory_.erase(memory->rkey);
-  delete static_cast<Memory*>(memory);
+  if (known->mapped != nullptr) munmap(known->mapped, known->length);
+  delete known;
 }
 
 Pair* Card::make_pair(abi::Pd* pd, const abi::QpInitAttr& wanted) {
@@ -348,6 +366,13 @@ bool Card::is_allowed(uint64_t address, uint32_t bytes, uint32_t key, int right)
   return address >= begin && address - begin <= length && bytes <= length - (address - begin);
 }
 
+uint8_t* Card::place_of(uint64_t address, uint32_t key) const {
+  const auto found = memory_.find(key);
+  if (found == memory_.end() || found->second->mapped == nullptr)
+    return reinterpret_cast<uint8_t*>(address);
+  return found->second->mapped + (address - reinterpret_cast<uint64_t>(found->second->addr));
+}
+
 // Which fault it meets, if any.
 void Card::begin(Pair* pair, Work* work) {
   Faults& faults = fabric_->faults;
@@ -410,7 +435,7 @@ bool Card::ask(Pair* pair, Work* work, PairSlot* peer) {
   mail.has_data = mail.bytes != 0;
   if (mail.kind == MailKind::kWrite && mail.bytes != 0) {
     const uint8_t* const from =
-        work->is_inline ? work->data.data() : reinterpret_cast<const uint8_t*>(work->local);
+        work->is_inline ? work->data.data() : place_of(work->local, work->local_key);
     memcpy(mail.data, from + work->done_bytes, mail.bytes);
   }
   work->asked = true;
@@ -424,7 +449,7 @@ bool Card::take_answer(Pair* pair, Work* work, Mail* mail) {
   const uint32_t status = mail->status, bytes = mail->bytes;
   work->asked = false;
   if (status == abi::kWcSuccess && work->opcode == abi::kRdmaRead && bytes != 0)
-    memcpy(reinterpret_cast<uint8_t*>(work->local) + work->done_bytes, mail->data, bytes);
+    memcpy(place_of(work->local, work->local_key) + work->done_bytes, mail->data, bytes);
   mail->state = MailState::kFree;
   if (status == abi::kWcReceiverNotReady && ++work->refusals < kRefusalsMost) return false;
   if (status != abi::kWcSuccess) return fail(pair, status), true;
@@ -462,7 +487,7 @@ uint32_t Card::perform(Pair* pair, Mail* mail) {
     const int right = reads ? abi::kRemoteRead : abi::kRemoteWrite;
     if (mail->bytes > kPieceBytes || !is_allowed(mail->address, mail->bytes, mail->key, right))
       return abi::kWcRemoteAccess;
-    auto* const at = reinterpret_cast<uint8_t*>(mail->address);
+    uint8_t* const at = place_of(mail->address, mail->key);
     if (reads)
       memcpy(mail->data, at, mail->bytes);
     else

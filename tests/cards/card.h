@@ -26,6 +26,7 @@ struct Settings {
   uint32_t network = 0;
   uint64_t locked_kib_most = UINT64_MAX;
   bool has_card = true, has_address = true, port_is_down = false, is_infiniband = false;
+  bool takes_devices = true;
 };
 const Settings& settings();
 
@@ -39,6 +40,7 @@ struct Queue : abi::Cq {
 };
 struct Memory : abi::Mr {
   int rights = 0;
+  uint8_t* mapped = nullptr;  // of a GPU: where this process has it
 };
 
 // A work as it was posted. Inline data is kept with it.
@@ -76,6 +78,9 @@ class Card {
   Opened* open();
   void close(Opened* opened);
   abi::Mr* add(abi::Pd* pd, void* at, size_t bytes, int rights);
+  // Memory of a GPU, in a file. `address`: what works call its beginning.
+  abi::Mr* add_device(abi::Pd* pd, uint64_t offset, size_t bytes, uint64_t address, int file,
+                      int rights);
   void remove(abi::Mr* memory);
   Pair* make_pair(abi::Pd* pd, const abi::QpInitAttr& wanted);
   void destroy(Pair* pair);
@@ -107,7 +112,10 @@ class Card {
   void stop(Pair* pair);
   void report(abi::Cq* where, const abi::Wc& wc);
   void tell(Opened* opened, uint32_t type);
+  abi::Mr* keep(abi::Pd* pd, uint64_t address, size_t bytes, int rights, uint8_t* mapped);
   bool is_allowed(uint64_t address, uint32_t bytes, uint32_t key, int right) const;
+  // Where this process has what a key stands for, or had when the work was allowed.
+  uint8_t* place_of(uint64_t address, uint32_t key) const;
   // The peer's slot; null: nobody can be reached there.
   PairSlot* find(uint32_t number);
   void ring(uint32_t card);

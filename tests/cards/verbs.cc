@@ -139,6 +139,10 @@ int ibv_dealloc_pd(abi::Pd* pd) {
 abi::Mr* ibv_reg_mr(abi::Pd* pd, void* at, size_t bytes, int rights) {
   return card()->add(pd, at, bytes, rights);
 }
+abi::Mr* ibv_reg_dmabuf_mr(abi::Pd* pd, uint64_t offset, size_t bytes, uint64_t address, int file,
+                           int rights) {
+  return card()->add_device(pd, offset, bytes, address, file, rights);
+}
 int ibv_dereg_mr(abi::Mr* memory) {
   card()->remove(memory);
   return 0;

@@ -9,8 +9,8 @@ namespace tendril::softgpu {
 namespace {
 
 // Attribute n is kValues[n - 1]; ten to a row. Off here, unlike the base: clusters, tensor maps,
-// multicast, fabric handles, DMA-BUF, GPUDirect RDMA, host pools, sparse arrays, compression, ECC,
-// concurrent managed access.
+// multicast, fabric handles, host pools, sparse arrays, compression, ECC, concurrent managed
+// access.
 constexpr int kValues[] = {
     1024,       1024,      1024,    64,    2147483647, 65535,   65535,
     49152,      65536,     32,  // 1
@@ -33,10 +33,10 @@ constexpr int kValues[] = {
     1,          0,         0,       0,     1,          0,       232448,
     0,          1,         0,  // 91
     0,          1,         1,       0,     0,          32,      0,
-    0,          0,         0,  // 101
-    1024,       0,         1,       0,     1,          0,       0,
-    0,          1,         0,  // 111
-    0,          1,         1,       0,     1,          1,       0,
+    0,          0,         1,  // 101
+    1024,       0,         1,       0,     1,          1,       1,
+    100,        1,         0,  // 111
+    0,          1,         1,       1,     1,          1,       0,
     0,          0,         0,  // 121
     -1,         0,         0,       0,     0,          0,       0,
     0,          0,         0,                                       // 131

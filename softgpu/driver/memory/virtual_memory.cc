@@ -192,6 +192,29 @@ SOFT(cuMemExportToShareableHandle)
   return CUDA_SUCCESS;
 }
 
+// A dma-buf's stand-in: the memory file, which begins where the range does.
+SOFT(cuMemGetHandleForAddressRange)
+(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+ unsigned long long flags) {
+  constexpr uint64_t kHostPage = 4096;
+  SOFT_CONTEXT(context);
+  if (handle == nullptr || size == 0 || dptr % kHostPage != 0 || size % kHostPage != 0 ||
+      handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+    return CUDA_ERROR_INVALID_VALUE;
+  auto found = MemoryMap::instance().find(dptr);
+  if (!found || !found->on_device() || size > found->bytes - (dptr - found->base))
+    return CUDA_ERROR_INVALID_VALUE;
+  PhysicalPtr physical =
+      found->kind == MemoryKind::kMapped ? physicals().get(found->handle) : nullptr;
+  // Memory that begins in the middle of a file has no descriptor of its own here.
+  if (!physical || flags != 0 || dptr != found->base || physical->bytes != found->bytes)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  int copy = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(handle) = copy;
+  return CUDA_SUCCESS;
+}
+
 SOFT(cuMemImportFromShareableHandle)
 (CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
