@@ -185,6 +185,13 @@ void CommandLine::add_serve_access(CLI::App* sub) {
                   "(mlx5_0,mlx5_1:2); auto: any, if a network is trusted")
       ->type_name("CARDS")
       ->capture_default_str();
+  sub->add_option(
+         "--gpudirect", o.gpudirect,
+         "Whether those cards copy from and to the GPUs' memory by themselves: auto, where "
+         "a trial shows that it works and is not slower; on, where it works; off "
+         "(TENDRIL_GPUDIRECT; default: auto)")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
 }
 
 void CommandLine::add_serve_identity(CLI::App* sub) {

@@ -93,7 +93,7 @@ struct InstallOptions {
 
 struct ServeOptions {
   std::vector<std::string> listen, unix_paths, trusted_networks;
-  std::string rdma = "auto", data_interfaces;
+  std::string rdma = "auto", gpudirect, data_interfaces;
   std::string encrypt;
   uint16_t port = 7433;
   std::string identity, pool_name, providers;

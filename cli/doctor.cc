@@ -115,6 +115,7 @@ class Checkup {
   void check_nccl(const wire::ListReply& list);
   bool check_transport();
   void check_bandwidth();
+  void check_gpudirect();
   int connect_error(const addrinfo& info, double* took_ms);
 
   const session::Endpoint endpoint_;
@@ -361,6 +362,14 @@ void Checkup::check_bandwidth() {
   figure("to_gpu_gb_per_s", to_gpu);
   figure("from_gpu_gb_per_s", from_gpu);
   figure("synchronize_us", sync_us);
+  check_gpudirect();
+}
+
+// The program that measured was the last one, unless others came meanwhile.
+void Checkup::check_gpudirect() {
+  auto list = control_->list();
+  if (!list.ok() || list->gpudirect.empty()) return;
+  step("gpudirect", true, view::safe(list->gpudirect) + " (not exercised on hardware)");
 }
 
 // A table whose last column takes several lines where the terminal is narrow.

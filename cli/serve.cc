@@ -98,6 +98,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.encrypt = options.encrypt;
   out.trusted_networks = options.trusted_networks;
   out.rdma = options.rdma;
+  out.gpudirect = options.gpudirect;
   out.data_interfaces = options.data_interfaces;
   out.worker.executable = options.worker;
   out.worker.api = options.opencl ? kOpenclName : kApiName;

@@ -63,6 +63,7 @@ bool is_passed_on(const char* variable) {
                                     "LD_LIBRARY_PATH",
                                     "LD_PRELOAD",
                                     "GLIBC_TUNABLES",
+                                    "TENDRIL_GPUDIRECT",
                                     "TENDRIL_HOST_COPIES_MB",
                                     "TENDRIL_LOG",
                                     "TENDRIL_RECORD",

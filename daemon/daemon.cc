@@ -300,6 +300,7 @@ void DaemonImpl::lend_cards() {
       lent_cards(options_.rdma, named != nullptr ? named : "",
                  with_policy(context_.sealing, front_->guard()->settings()->policy));
   if (!cards.empty()) setenv(kCardsVariable, cards.c_str(), 1);
+  if (!options_.gpudirect.empty()) setenv("TENDRIL_GPUDIRECT", options_.gpudirect.c_str(), 1);
   cards_ = std::make_unique<Cards>(cards);
 }
 
@@ -438,6 +439,7 @@ wire::ListReply DaemonImpl::list(const access::Principal* viewer,
   reply.driver_version = inventory_.driver_version;
   reply.nccl_versions = nccl_versions(inventory_.nccl);
   reply.server_id = context_.server_id;
+  reply.gpudirect = sessions_->last_direct();
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     wire::GpuRecord gpu;
     gpu.index = device.index;

@@ -38,7 +38,8 @@ struct DaemonOptions {
   std::vector<std::string> trusted_networks;
   std::string data_interfaces;  // of NCCL's sockets, with commas; empty: NCCL chooses
   std::string rdma =
-      "auto";  // cards that are lent: "any", "off" or names; "auto" (daemon/sealing.h)
+      "auto";             // cards that are lent: "any", "off" or names; "auto" (daemon/sealing.h)
+  std::string gpudirect;  // TENDRIL_GPUDIRECT of workers; empty: as it is in the environment
   lease::SharingOptions sharing;
   std::string metrics;             // HOST:PORT that serves metrics over HTTP; empty: none
   std::string metrics_token_file;  // what scrapers must know; empty: nothing, on loopback only

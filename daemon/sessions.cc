@@ -488,6 +488,18 @@ std::string text_of(const wire::ExportRecord& record) {
 
 }  // namespace
 
+void Sessions::worker_told(Session* session, const wire::WorkerRequest& request) {
+  const std::string text = text_of(request.record);
+  if (request.kind == wire::WorkerRequestKind::kLink) {
+    session->link = text;
+    return;
+  }
+  log(Level::kInfo, "session %llu: GPUDirect: %s", static_cast<unsigned long long>(session->id),
+      text.c_str());
+  session->direct = session->direct || text.rfind("no: ", 0) != 0;
+  if (text.rfind("moved ", 0) != 0) last_direct_ = text;
+}
+
 // Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
   std::lock_guard<std::mutex> hold(mutex_);
@@ -550,7 +562,8 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
       worker_moved(session.get(), request);
       break;
     case wire::WorkerRequestKind::kLink:
-      session->link = text_of(request.record);
+    case wire::WorkerRequestKind::kDirect:
+      worker_told(session.get(), request);
       break;
     case wire::WorkerRequestKind::kReady:
     case wire::WorkerRequestKind::kTransport:

@@ -159,6 +159,11 @@ class Sessions {
   // All leases, and those that have ended and whose records nobody has stored yet.
   std::vector<wire::BookEntry> book();
   // What the sessions of these leases did so far; of leases that are here.
+  // What the last session over RDMA made of GPUDirect; empty: there was none.
+  std::string last_direct() {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    return last_direct_;
+  }
   std::vector<wire::LeaseCounts> counts(const std::vector<uint64_t>& lease_ids);
   void stored(uint64_t ended_number);
   // No new leases from now on.
@@ -221,7 +226,8 @@ class Sessions {
     wire::TransportAnswers answers;
     base::Fd descriptor;  // of the first answer, if the client needs one
     wire::StartOn start_on = wire::StartOn::kConnections;
-    std::string link;  // what carries it, if its worker has said so
+    std::string link;     // what carries it, if its worker has said so
+    bool direct = false;  // cards move its data from and to its GPUs' memory
     bool attached = false, started = false, ending = false;
     bool client_gone = false;  // its worker will exit soon
     wire::ClientInfo client;
@@ -368,6 +374,7 @@ class Sessions {
   void copy_ahead(Lease* lease, uint64_t now_ns);
   bool is_beside_parked(const Lease& lease) const;
   bool may_be_parked(const Lease& lease, uint64_t now_ns, uint64_t idle_ns) const;
+  void worker_told(Session* session, const wire::WorkerRequest& request);
   void worker_moved(Session* session, const wire::WorkerRequest& request);
   void forget_move(Lease* lease, uint64_t session_id);
   bool wakes_for_seat(Lease* lease);
@@ -461,6 +468,7 @@ class Sessions {
   Arbiter* const arbiter_;
   access::Guard* const guard_;
   std::mutex mutex_;
+  std::string last_direct_;  // guarded by mutex_
   // slices or workers' memory became free, or a worker's user was chosen
   std::condition_variable freed_;
   std::condition_variable answered_;                       // a worker answered, or is gone

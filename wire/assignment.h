@@ -147,6 +147,7 @@ enum class WorkerRequestKind : uint32_t {
   kReturned = 16,   // everything is back
   kForgot = 17,     // it has no copies in the host's memory
   kLink = 18,       // `record.content` says what carries the session, for people
+  kDirect = 19,     // `record.content` says what GPUDirect does for it, for people
 };
 
 struct WorkerRequest {

@@ -119,6 +119,7 @@ void visit(V& v, ListReply& m) {
   v(12, m.nccl_versions);
   v.unless_empty(13, m.server_id);
   v.unless_empty(14, m.more_gpus);
+  v.unless_empty(15, m.gpudirect);
 }
 
 template <typename V>

@@ -287,6 +287,8 @@ struct ListReply {
   bool more_leases = false, more_sessions = false, more_gpus = false;
   std::vector<uint32_t> nccl_versions;  // that it lends, as 22809 for 2.28.9; the highest first
   std::string server_id;  // random, new at each start; no secret. Empty: a scheduler's list
+  // What the last session over RDMA made of GPUDirect, for people. Empty: none could have it.
+  std::string gpudirect;
 };
 
 // Why a request waits. Sent any number of times before its answer, to clients that said they hear

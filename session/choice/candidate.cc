@@ -29,6 +29,11 @@ class BothPinned final : public transport::PinnedMemory {
     one_->remove(memory);
     other_->remove(memory);
   }
+  std::vector<std::shared_ptr<transport::CardPort>> card_ports() override {
+    std::vector<std::shared_ptr<transport::CardPort>> all = one_->card_ports();
+    for (auto& port : other_->card_ports()) all.push_back(std::move(port));
+    return all;
+  }
 
  private:
   const std::shared_ptr<transport::PinnedMemory> one_, other_;

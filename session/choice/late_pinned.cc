@@ -26,6 +26,16 @@ void LatePinned::remove(const void* memory) {
   if (pinned != nullptr) pinned->remove(memory);
 }
 
+std::vector<std::shared_ptr<transport::CardPort>> LatePinned::card_ports() {
+  std::shared_ptr<transport::PinnedMemory> pinned;
+  {
+    Locked locked(lock_);
+    pinned = pinned_;
+  }
+  return pinned != nullptr ? pinned->card_ports()
+                           : std::vector<std::shared_ptr<transport::CardPort>>();
+}
+
 void LatePinned::settle(std::shared_ptr<transport::PinnedMemory> pinned) {
   Locked locked(lock_);
   settled_ = true;

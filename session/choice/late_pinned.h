@@ -15,6 +15,7 @@ class LatePinned final : public transport::PinnedMemory {
  public:
   base::Status add(void* memory, size_t bytes) override;
   void remove(const void* memory) override;
+  std::vector<std::shared_ptr<transport::CardPort>> card_ports() override;
   // From now on `pinned` has it; null: nobody will want it. Once.
   void settle(std::shared_ptr<transport::PinnedMemory> pinned);
 

@@ -66,15 +66,45 @@ void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
   push(wire::FrameKind::kGrant, 0, &body, sizeof body);
 }
 
+void ServiceImpl::take_slot(Transfer* of, const wire::ChunkHeader& chunk, bool eager,
+                            Place* place) {
+  place->slot = free_slots_.back();
+  place->at = slot_memory(place->slot);
+  free_slots_.pop_back();
+  ++of->arrived;
+  const bool is_aimed = of->device != 0 && chunk.offset <= of->device_bytes &&
+                        chunk.bytes <= of->device_bytes - chunk.offset;
+  if (is_aimed) {
+    ++of->writers;
+    place->device = of->device + chunk.offset;
+  }
+  if (eager) {
+    ++of->eager;
+    ++eager_parked_;
+  }
+}
+
+void ServiceImpl::await_aim(const wire::ChunkHeader& chunk) {
+  const bool waits = expects_aims_.load(std::memory_order_relaxed);
+  if (!waits || (chunk.pieces & wire::kChunkEager) == 0) return;
+  const uint64_t until_ns = base::now_ns() + kAimNs;
+  for (uint64_t now_ns = 0; (now_ns = base::now_ns()) < until_ns;) {
+    const uint32_t seen = slot_event_.read();
+    {
+      Locked locked(slots_lock_);
+      const Transfer* of = transfer(chunk.transfer, false);
+      const bool wanted = of != nullptr && (of->granted || of->device != 0 || of->discarded);
+      if (wanted || ended_.load(std::memory_order_relaxed)) return;
+    }
+    slot_event_.wait(seen, int64_t(until_ns - now_ns) / 1000 + 1);
+  }
+}
+
 // It does not wait in a session without bulk channels, because there the calling executor itself
 // frees the slots.
 bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char** why) {
   const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
   const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
-  const uint64_t aimed_until_ns =
-      eager_flag && expects_aims_.load(std::memory_order_relaxed) && !lines_.empty()
-          ? base::now_ns() + kAimNs
-          : 0;
   *why = nullptr;
   if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 ||
       pieces == 0) {
@@ -83,8 +113,6 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
   }
   for (;;) {
     uint32_t seen = slot_event_.read();
-    const uint64_t now_ns = aimed_until_ns != 0 ? base::now_ns() : 0;
-    bool early = false;
     {
       Locked locked(slots_lock_);
       if (ended_.load(std::memory_order_relaxed)) return false;
@@ -119,24 +147,10 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
         *why = "more unannounced bulk data than was allowed";
         return false;
       }
-      early = eager && of->device == 0 && now_ns < aimed_until_ns;
       // Leave the slots that ungranted chunks may still claim.
       size_t keep = eager ? 0 : eager_max_ - eager_parked_;
-      const bool fits =
-          free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty());
-      if (fits && !early) {
-        place->slot = free_slots_.back();
-        place->at = slot_memory(place->slot);
-        free_slots_.pop_back();
-        ++of->arrived;
-        if (aims_at(*of, chunk)) {
-          ++of->writers;
-          place->device = of->device + chunk.offset;
-        }
-        if (eager) {
-          ++of->eager;
-          ++eager_parked_;
-        }
+      if (free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty())) {
+        take_slot(of, chunk, eager, place);
         return true;
       }
       if (lines_.empty()) {
@@ -144,7 +158,7 @@ bool ServiceImpl::admit(const wire::ChunkHeader& chunk, Place* place, const char
         return false;
       }
     }
-    slot_event_.wait(seen, early ? int64_t(aimed_until_ns - now_ns) / 1000 + 1 : -1);
+    slot_event_.wait(seen, -1);
   }
 }
 
@@ -188,6 +202,7 @@ bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
   if (got.ok()) {
     Place place;
     const char* why = nullptr;
+    await_aim(chunk);
     if (!admit(chunk, &place, &why)) {
       if (why != nullptr) (void)malformed(why);
       return false;

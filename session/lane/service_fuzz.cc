@@ -45,6 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     if ((call->opcode & 3) == 1) service->discard(transfer);
     if ((call->opcode & 3) == 2 && channels == 0 && service->take(transfer, &piece))
       service->release(piece);
+    // No card of this session puts anything there.
+    if ((call->opcode & 7) == 4) service->aim(transfer, uint64_t{3} << 48, call->bytes);
+    if ((call->opcode & 7) == 5) service->unaim(transfer);
     uint8_t place[4096];
     if ((call->opcode & 3) == 3 && channels == 0)
       service->take_into(transfer, place, call->bytes % sizeof place);

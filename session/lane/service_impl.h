@@ -165,10 +165,10 @@ class ServiceImpl final : public Service {
   bool admit(const wire::ChunkHeader& chunk, Place* place, const char** why);
   // `whole`: all of its bytes are there; of these the first `placed` on the device.
   void landed(const wire::ChunkHeader& chunk, const Place& place, bool whole, uint32_t placed = 0);
-  static bool aims_at(const Transfer& transfer, const wire::ChunkHeader& chunk) {
-    return transfer.device != 0 && chunk.offset <= transfer.device_bytes &&
-           chunk.bytes <= transfer.device_bytes - chunk.offset;
-  }
+  void take_slot(Transfer* of, const wire::ChunkHeader& chunk, bool eager,
+                 Place* place);  // slots_lock_ held
+  // Data that come before their call wait a moment for it.
+  void await_aim(const wire::ChunkHeader& chunk);
   // Whether the taker of this transfer still expects so many bytes there; from now on it does not.
   static bool expects(Transfer* transfer, uint64_t offset, uint64_t bytes);  // slots_lock_ held
   bool copy_piece(Transfer* of, const Piece& piece);

@@ -14,6 +14,7 @@
 #include "gpu/inventory.h"
 #include "session/lane/service.h"
 #include "transport/host_window.h"
+#include "transport/registry.h"
 #include "wire/assignment.h"
 #include "worker/core/exports.h"
 #include "worker/core/turns.h"
@@ -32,6 +33,9 @@ class Worker {
 
   // The operator's libraries for collectives. A session may open one of them.
   virtual void lend_collectives(std::vector<gpu::NcclFile> /*libraries*/) {}
+
+  // The cards that carry, or may come to carry, the session's bulk data. Before `run`.
+  virtual void lend_cards(std::shared_ptr<transport::PinnedMemory> /*cards*/) {}
 
   // Memory for the slots of bulk transfers. It is pinned once a context exists, and lives as long
   // as the worker.

@@ -52,6 +52,9 @@ class Exports {
     return false;
   }
 
+  // What GPUDirect does for this session, for people; cut where it is too long.
+  virtual void tell_direct(const std::string& /*text*/) {}
+
   // Null: nobody parks this session. It lives as long as the process.
   virtual ParkLine* park_line() { return nullptr; }
 };

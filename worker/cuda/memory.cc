@@ -11,6 +11,7 @@
 #include "worker/cuda/executor/waits.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/memory/device_blocks.h"
+#include "worker/cuda/memory/direct.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
 
@@ -58,8 +59,8 @@ CUresult send_staged(Executor& executor, uint64_t destination, const uint8_t* da
 }
 
 // Copies data that comes beside the lane, in pieces. Each piece is on its way to the GPU while the
-// next one arrives.
-CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uint64_t transfer,
+// next one arrives. Some may be there already (session::Service::aim).
+CUresult take_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uint64_t transfer,
                    CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   for (uint64_t left = bytes; left != 0;) {
@@ -74,11 +75,12 @@ CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uin
       return CUDA_ERROR_INVALID_VALUE;
     }
     left -= piece.bytes;
-    if (result == CUDA_SUCCESS) {
-      result = executor.driver().cuMemcpyHtoDAsync_v2(destination + piece.offset, piece.data,
-                                                      piece.bytes, stream);
+    const uint32_t rest = piece.bytes - piece.placed;
+    if (result == CUDA_SUCCESS && rest != 0) {
+      result = executor.driver().cuMemcpyHtoDAsync_v2(destination + piece.offset + piece.placed,
+                                                      piece.data + piece.placed, rest, stream);
     }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS || rest == 0) {
       executor.service().release(piece);
       continue;
     }
@@ -90,6 +92,17 @@ CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uin
     executor.waiters().reclaim(kPiecesInFlightMax);
   }
   return result;
+}
+
+CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uint64_t transfer,
+                   CUstream stream) {
+  if (!executor.direct().may_write(destination, bytes, stream))
+    return take_bulk(executor, destination, bytes, transfer, stream);
+  executor.service().aim(transfer, destination, bytes);
+  const CUresult taken = take_bulk(executor, destination, bytes, transfer, stream);
+  executor.service().unaim(transfer);
+  const CUresult seen = executor.direct().written();
+  return taken == CUDA_SUCCESS ? seen : taken;
 }
 
 // Sends data beside the lane, in pieces. So one piece is sent while the GPU copies the next, and
@@ -332,8 +345,12 @@ CUresult handle(Executor& executor, const wire::cuda::copy_from_device_request& 
   if (request.transfer == 0 && request.bytes > wire::kReplyInlineMax)
     return CUDA_ERROR_INVALID_VALUE;
   if (request.transfer != 0) {
+    // Nobody's GPU waits while a card sends this: the client does, and the stream has nothing else.
+    const bool by_card = executor.direct().may_read(request.source, request.bytes, stream);
     const CUresult result =
-        read_bulk(executor, request.source, request.bytes, request.transfer, stream, true);
+        by_card
+            ? executor.direct().send(request.transfer, request.source, request.bytes)
+            : read_bulk(executor, request.source, request.bytes, request.transfer, stream, true);
     return result == CUDA_SUCCESS ? executor.waiters().answer_after_copy(stream, Block{}, 0)
                                   : result;
   }

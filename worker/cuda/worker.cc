@@ -8,6 +8,7 @@
 #include "worker/core/slot_memory.h"
 #include "worker/cuda/device_facts.h"
 #include "worker/cuda/executor/executor.h"
+#include "worker/cuda/memory/direct.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -39,6 +40,10 @@ class CudaWorker final : public Worker {
     nccl_ = std::move(libraries);
   }
 
+  void lend_cards(std::shared_ptr<transport::PinnedMemory> cards) override {
+    cards_ = std::move(cards);
+  }
+
   session::SlotPool slot_pool() override {
     const session::SlotPool pool = slots_.pool();
     pin();
@@ -53,7 +58,10 @@ class CudaWorker final : public Worker {
     executor_ = std::make_unique<Executor>(driver_.get(), service, assignment, accounting,
                                            std::move(window), exports, turns);
     if (!nccl_.empty()) executor_->offer(std::move(nccl_));
-    return executor_->run();
+    executor_->direct().lend(std::move(cards_));
+    const int status = executor_->run();
+    executor_->direct().tell_sum();
+    return status;
   }
 
  private:
@@ -70,6 +78,7 @@ class CudaWorker final : public Worker {
 
   std::unique_ptr<gpu::Driver> driver_;
   std::vector<gpu::NcclFile> nccl_;
+  std::shared_ptr<transport::PinnedMemory> cards_;
   std::unique_ptr<Executor> executor_;
   SlotMemory slots_;
   bool pinned_ = false;

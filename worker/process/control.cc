@@ -113,6 +113,10 @@ void DaemonLink::say_learned(const std::string& call) {
   say_text(wire::WorkerRequestKind::kLearned, call);
 }
 
+void DaemonLink::tell_direct(const std::string& text) {
+  say_text(wire::WorkerRequestKind::kDirect, text);
+}
+
 base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessage& message,
                                                         const std::vector<uint8_t>& tail) {
   wire::TransportOffers offers;

@@ -61,6 +61,7 @@ class DaemonLink final : public Exports, public ParkLine {
   void take_passages(PassageTaker* taker) override;
   bool offer_passage(uint32_t number, wire::PassageToken* token) override;
   bool dial_passage(uint32_t number, const wire::PassageToken& token) override;
+  void tell_direct(const std::string& text) override;
   ParkLine* park_line() override { return this; }
 
   void wait(uint32_t number, int timeout_ms) override;

@@ -242,6 +242,7 @@ int run_worker(const Arguments& arguments, const Api& api, std::vector<std::stri
   // If it cannot be registered, what arrives is copied into the slots.
   if (parts->channels.pinned != nullptr && slots.base != nullptr)
     (void)parts->channels.pinned->add(slots.base, size_t{slots.slots} * wire::kChunkBytesMax);
+  if (!parts->channels.bulk.empty()) (*worker)->lend_cards(parts->channels.pinned);
   const auto service =
       session::Service::open(std::move(parts->channels.command), parts->channels.bulk.data(),
                              parts->channels.bulk.size(), slots, &parts->turns.page->counts);

@@ -22,6 +22,7 @@
 #include "worker/cuda/link.h"
 #include "worker/cuda/memory/context_memory.h"
 #include "worker/cuda/memory/device_blocks.h"
+#include "worker/cuda/memory/direct.h"
 #include "worker/cuda/memory/graph_sizes.h"
 #include "worker/cuda/memory/kept_memory.h"
 #include "worker/cuda/memory/mirror.h"
@@ -161,6 +162,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service,
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>(std::move(window), &host_, &charge_,
                                          std::min(assignment.slice_count, wire::kSlicesMax))),
+      direct_(std::make_unique<Direct>(this, exports)),
       blocks_(std::make_unique<DeviceBlocks>(this)),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),

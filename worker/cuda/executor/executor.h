@@ -69,6 +69,8 @@ class GraphSizes;
 class ImageObjects;
 // Connections to workers of other servers (passage/passages.h).
 class Passages;
+// Copies that network cards do alone (memory/direct.h).
+class Direct;
 // Memory that leaves the GPU while the session is idle (parking/parking.h).
 class Parking;
 
@@ -105,6 +107,7 @@ class Executor {
   Layouts& layouts() { return *layouts_; }
   Mirrors& mirrors() { return *mirrors_; }
   DeviceBlocks& blocks() { return *blocks_; }
+  Direct& direct() { return *direct_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   Ipc& ipc() { return *ipc_; }
   KeptMemory& kept_memory() { return *kept_memory_; }
@@ -223,7 +226,8 @@ class Executor {
   std::unique_ptr<LoadedCode> code_;
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<Mirrors> mirrors_;
-  std::unique_ptr<DeviceBlocks> blocks_;
+  std::unique_ptr<Direct> direct_;
+  std::unique_ptr<DeviceBlocks> blocks_;  // ends before `direct_`, which forgets its memory
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<Ipc> ipc_;
   std::unique_ptr<KeptMemory> kept_memory_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "worker/cuda/memory/direct.h"
+
 namespace tendril::worker::cuda {
 namespace {
 
@@ -224,6 +226,7 @@ CUresult DeviceBlocks::restore_memory(Block* block) {
 
 CUresult DeviceBlocks::release_memory(Block* block) {
   if (block->physical == 0) return CUDA_SUCCESS;
+  w_.direct().forget(*block);
   const CUresult result = w_.driver().cuMemUnmap(block->address, block->bytes);
   if (result != CUDA_SUCCESS) return result;
   w_.driver().cuMemRelease(block->physical);
