@@ -357,7 +357,7 @@ void Checkup::check_bandwidth() {
     return;
   }
   step("bandwidth", true,
-       base::format("%.2f GB/s to the GPU, %.2f GB/s from it; synchronising takes %.1f us", to_gpu,
+       base::format("%.3g GB/s to the GPU, %.3g GB/s from it; synchronising takes %.1f us", to_gpu,
                     from_gpu, sync_us));
   figure("to_gpu_gb_per_s", to_gpu);
   figure("from_gpu_gb_per_s", from_gpu);

@@ -14,7 +14,10 @@
 namespace tendril::cli {
 namespace {
 
-constexpr size_t kBytes = 64u << 20;
+// From the first to the last, eight times as many each, until a copy takes long enough. So a line
+// of 10 MB/s is measured within seconds, too.
+constexpr size_t kFirstBytes = 1u << 20, kBytes = 64u << 20;
+constexpr double kLongEnoughS = 0.3;
 constexpr int kRounds = 5, kSyncs = 200;
 
 // Seconds of the fastest of several rounds. Negative if a call failed.
@@ -28,6 +31,17 @@ double fastest(int rounds, Call call) {
     best = best < 0 ? took : std::min(best, took);
   }
   return best;
+}
+
+// GB/s of the fastest copy. Negative if one failed.
+template <typename Copy>
+double rate_of(Copy copy) {
+  for (size_t bytes = kFirstBytes;; bytes *= 8) {
+    bytes = std::min(bytes, kBytes);
+    const double took = fastest(kRounds, [&] { return copy(bytes); });
+    if (took < 0) return took;
+    if (took > kLongEnoughS || bytes == kBytes) return static_cast<double>(bytes) / took / 1e9;
+  }
 }
 
 int failed(const gpu::Driver& driver, const char* call, CUresult result) {
@@ -59,20 +73,19 @@ int doctor_measure(const std::string& library) {
   result = driver.cuMemAlloc_v2(&memory, kBytes);
   if (result != CUDA_SUCCESS) return failed(driver, "cuMemAlloc", result);
   std::vector<char> host(kBytes, 1);
-  const double to_gpu = fastest(kRounds, [&] {
-    const CUresult copied = driver.cuMemcpyHtoD_v2(memory, host.data(), kBytes);
+  const double to_gpu = rate_of([&](size_t bytes) {
+    const CUresult copied = driver.cuMemcpyHtoD_v2(memory, host.data(), bytes);
     return copied != CUDA_SUCCESS ? copied : driver.cuCtxSynchronize();
   });
   const double from_gpu =
-      fastest(kRounds, [&] { return driver.cuMemcpyDtoH_v2(host.data(), memory, kBytes); });
+      rate_of([&](size_t bytes) { return driver.cuMemcpyDtoH_v2(host.data(), memory, bytes); });
   const double sync = fastest(kSyncs, [&] { return driver.cuCtxSynchronize(); });
   driver.cuMemFree_v2(memory);
   if (to_gpu < 0 || from_gpu < 0 || sync < 0) {
     printf("a copy or a synchronisation failed\n");
     return kFailed;
   }
-  printf("tendril-measure %.3f %.3f %.2f\n", kBytes / to_gpu / 1e9, kBytes / from_gpu / 1e9,
-         sync * 1e6);
+  printf("tendril-measure %.6g %.6g %.2f\n", to_gpu, from_gpu, sync * 1e6);
   return 0;
 }
 

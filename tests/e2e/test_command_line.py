@@ -279,6 +279,14 @@ class Looks(unittest.TestCase):
 class Missing(unittest.TestCase):
     """Parts of an installation that are not there."""
 
+    def test_doctor_measures_a_slow_line(self):
+        """In the minute that it has for that."""
+        line = {"TENDRIL_TRANSPORT": "tcp", "TENDRIL_LINK": "200:8"}
+        with Server() as server:
+            status, out, err = tendril("doctor", server=server, timeout=120, **line)
+        self.assertEqual(status, 0, out + err)
+        self.assertRegex(out, r"bandwidth +ok +0\.00\d+ GB/s to the GPU, 0\.00\d+ GB/s from it")
+
     def test_doctor_is_not_content_without_the_client_library(self):
         with Server() as server:
             status, out, err = tendril("doctor", server=server, TENDRIL_CLIENT_DIR="/nonexistent")
