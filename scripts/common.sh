@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test, scripts/longtest, scripts/demo and scripts/foreign.sh share: where things are,
-# building with a log, and results that add up. Sourced, never run. A result is one line
-# "passed|failed|skipped NAME" in $results, from which the last line is computed.
+# What scripts/test, scripts/longtest, scripts/demo, scripts/foreign.sh, scripts/tidy and
+# scripts/alone share: where things are, building with a log, and results that add up. Sourced,
+# never run. A result is one line "passed|failed|skipped NAME" in $results, from which the last line
+# is computed.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 logs=$root/build/logs
@@ -94,6 +95,25 @@ run_foreign() {
   fi
   sed -n "s/^skipped $program (\(.*\))/  $program WAS NOT RUN: \1/p" "$found" 2>/dev/null || true
   python3 -B "$root/tools/test_results.py" brief "$program" "$results" | sed "s/^/  $program: /"
+}
+
+# Puts the sources that are meant into $sources: what differs from main, committed or not; with
+# --all every one; or the files that are named. FILTER reads names and writes those that count.
+choose_sources() { # PROGRAM FILTER [--all | FILE...]
+  local program=$1 filter=$2
+  shift 2
+  case "${1:-}" in
+    --all) mapfile -t sources < <(git ls-files | "$filter") ;;
+    -*) say "$program: unknown option '$1' (known: --all)" >&2; return 2 ;;
+    "")
+      mapfile -t sources < <({
+        git diff --name-only --diff-filter=d "$(git merge-base main HEAD)"
+        git ls-files --others --exclude-standard
+      } | "$filter")
+      ;;
+    *) sources=("$@") ;;
+  esac
+  [ ${#sources[@]} != 0 ] || say "$program: no sources"
 }
 
 # Runs every libFuzzer target of the fuzz preset for this many seconds, with its corpus if the
