@@ -102,9 +102,6 @@ cl_context clCreateContextFromType(const cl_context_properties* properties,
   return clCreateContext(properties, count, devices.data(), pfn_notify, user_data, errcode_ret);
 }
 
-cl_int clRetainContext(cl_context context) { return retain_handle(context); }
-cl_int clReleaseContext(cl_context context) { return release_handle(context); }
-
 bool answer_of_context(const Context& context, cl_context_info parameter, const Wanted& answer,
                        cl_int* result) {
   switch (parameter) {
@@ -128,24 +125,9 @@ bool answer_of_context(const Context& context, cl_context_info parameter, const 
   }
 }
 
-cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Context* found = find(context);
-  if (found == nullptr) return CL_INVALID_CONTEXT;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_context(*found, param_name, answer, &result)) return result;
-  return ask_server({found->session, wire::opencl::Subject::kContext, found->wire_id}, param_name,
-                    answer);
-}
-
-cl_int clSetContextDestructorCallback(cl_context context, cl_context_destructor pfn_notify,
-                                      void* user_data) {
-  Context* found = find(context);
-  if (found == nullptr) return CL_INVALID_CONTEXT;
-  if (pfn_notify == nullptr) return CL_INVALID_VALUE;
-  found->destructors.emplace_back(pfn_notify, user_data);
-  return CL_SUCCESS;
+cl_int ask(const Context& context, cl_context_info parameter, const Wanted& wanted) {
+  return ask_server({context.session, wire::opencl::Subject::kContext, context.wire_id}, parameter,
+                    wanted);
 }
 
 }  // namespace tendril::client::opencl

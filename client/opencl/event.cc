@@ -62,14 +62,9 @@ bool answer_of_event(const Event& event, cl_event_info parameter, const Wanted& 
   }
 }
 
-cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
-                      void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Event* found = find(event);
-  if (found == nullptr) return CL_INVALID_EVENT;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_event(*found, param_name, answer, &result)) return result;
-  return ask_server({found->session, Subject::kEvent, found->wire_id}, param_name, answer);
+cl_int ask(const Event& event, cl_event_info parameter, const Wanted& wanted) {
+  return ask_server({event.session, wire::opencl::Subject::kEvent, event.wire_id}, parameter,
+                    wanted);
 }
 
 cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
@@ -82,9 +77,6 @@ cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
     return CL_PROFILING_INFO_NOT_AVAILABLE;
   return ask_server({found->session, Subject::kProfiling, found->wire_id}, param_name, answer);
 }
-
-cl_int clRetainEvent(cl_event event) { return retain_handle(event); }
-cl_int clReleaseEvent(cl_event event) { return release_handle(event); }
 
 cl_event clCreateUserEvent(cl_context context, cl_int* errcode_ret) {
   Context* in = find(context);

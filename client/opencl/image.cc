@@ -138,30 +138,6 @@ cl_int find_parent(const cl_image_desc* description, const Context* context, voi
   return CL_SUCCESS;
 }
 
-cl_mem create_image(cl_context context, cl_mem_flags flags, const cl_image_format* format,
-                    const cl_image_desc* description, void* host_ptr, cl_int* errcode_ret) {
-  Context* in = find(context);
-  if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
-  Memory* parent = nullptr;
-  cl_int result = find_parent(description, in, host_ptr, &parent);
-  // An image has from its parent where the memory is, and what it does not say itself.
-  const cl_mem_flags own = parent != nullptr ? flags & ~kHostMemory : flags;
-  if (result == CL_SUCCESS) result = check_flags(own, host_ptr);
-  Picture picture;
-  if (result == CL_SUCCESS) result = describe(format, description, host_ptr != nullptr, &picture);
-  if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
-  Memory* memory = create<cl_mem>(in->session, in);
-  if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
-  reset(memory, 0, parent != nullptr ? inherited_flags(own, *parent) : flags,
-        (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
-  memory->picture = picture;
-  memory->parent = parent;
-  use(parent);
-  result = make_at_server(memory, static_cast<uint8_t*>(host_ptr));
-  if (result != CL_SUCCESS) discard(memory);
-  return give<cl_mem>(result, errcode_ret, memory);
-}
-
 struct ImageArguments {
   cl_command_queue queue;
   cl_mem image;
@@ -261,35 +237,27 @@ cl_image_desc deep_image(size_t width, size_t height, size_t depth, size_t row_p
 
 cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
                      const cl_image_desc* image_desc, void* host_ptr, cl_int* errcode_ret) {
-  return create_image(context, flags, image_format, image_desc, host_ptr, errcode_ret);
-}
-
-cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties* properties,
-                                   cl_mem_flags flags, const cl_image_format* image_format,
-                                   const cl_image_desc* image_desc, void* host_ptr,
-                                   cl_int* errcode_ret) {
-  if (properties != nullptr && properties[0] != 0)
-    return give<cl_mem>(CL_INVALID_PROPERTY, errcode_ret);
-  const cl_mem made = create_image(context, flags, image_format, image_desc, host_ptr, errcode_ret);
-  if (Memory* memory = find(made); memory != nullptr && properties != nullptr)
-    memory->properties.push_back(0);
-  return made;
-}
-
-cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
-                       size_t image_width, size_t image_height, size_t image_row_pitch,
-                       void* host_ptr, cl_int* errcode_ret) {
-  const cl_image_desc description = flat_image(image_width, image_height, image_row_pitch);
-  return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
-}
-
-cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
-                       size_t image_width, size_t image_height, size_t image_depth,
-                       size_t image_row_pitch, size_t image_slice_pitch, void* host_ptr,
-                       cl_int* errcode_ret) {
-  const cl_image_desc description =
-      deep_image(image_width, image_height, image_depth, image_row_pitch, image_slice_pitch);
-  return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
+  Context* in = find(context);
+  if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
+  Memory* parent = nullptr;
+  cl_int result = find_parent(image_desc, in, host_ptr, &parent);
+  // An image has from its parent where the memory is, and what it does not say itself.
+  const cl_mem_flags own = parent != nullptr ? flags & ~kHostMemory : flags;
+  if (result == CL_SUCCESS) result = check_flags(own, host_ptr);
+  Picture picture;
+  if (result == CL_SUCCESS)
+    result = describe(image_format, image_desc, host_ptr != nullptr, &picture);
+  if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
+  Memory* memory = create<cl_mem>(in->session, in);
+  if (memory == nullptr) return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
+  reset(memory, 0, parent != nullptr ? inherited_flags(own, *parent) : flags,
+        (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
+  memory->picture = picture;
+  memory->parent = parent;
+  use(parent);
+  result = make_at_server(memory, static_cast<uint8_t*>(host_ptr));
+  if (result != CL_SUCCESS) discard(memory);
+  return give<cl_mem>(result, errcode_ret, memory);
 }
 
 cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value_size,

@@ -29,10 +29,12 @@ struct Wanted {
 };
 
 // What the record answers, whether its context is on one server or over several. False: it is the
-// server's to say. Each lies beside the body that asks it first.
+// server's to say. Each lies in the file of its kind, as `ask` does.
 bool answer_of_context(const Context& context, cl_context_info parameter, const Wanted& answer,
                        cl_int* result);
 bool answer_of_event(const Event& event, cl_event_info parameter, const Wanted& answer,
+                     cl_int* result);
+bool answer_of_queue(const Queue& queue, cl_command_queue_info parameter, const Wanted& answer,
                      cl_int* result);
 bool answer_of_memory(Memory& memory, cl_mem_info parameter, const Wanted& answer, cl_int* result);
 bool answer_of_sampler(const Sampler& sampler, cl_sampler_info parameter, const Wanted& answer,
@@ -41,6 +43,15 @@ bool answer_of_program(const Program& program, cl_program_info parameter, const 
                        cl_int* result);
 bool answer_of_kernel(const Kernel& kernel, cl_kernel_info parameter, const Wanted& answer,
                       cl_int* result);
+
+// What it does not answer, the server does: a round trip.
+cl_int ask(const Context& context, cl_context_info parameter, const Wanted& wanted);
+cl_int ask(const Queue& queue, cl_command_queue_info parameter, const Wanted& wanted);
+cl_int ask(const Memory& memory, cl_mem_info parameter, const Wanted& wanted);
+cl_int ask(const Program& program, cl_program_info parameter, const Wanted& wanted);
+cl_int ask(const Kernel& kernel, cl_kernel_info parameter, const Wanted& wanted);
+cl_int ask(const Event& event, cl_event_info parameter, const Wanted& wanted);
+cl_int ask(const Sampler& sampler, cl_sampler_info parameter, const Wanted& wanted);
 
 struct Question {
   Session* session;

@@ -273,9 +273,6 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int* errcode_ret) {
   return give<cl_kernel>(result, errcode_ret, kernel);
 }
 
-cl_int clRetainKernel(cl_kernel kernel) { return retain_handle(kernel); }
-cl_int clReleaseKernel(cl_kernel kernel) { return release_handle(kernel); }
-
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void* arg_value) {
   Kernel* found = find(kernel);
   if (found == nullptr) return CL_INVALID_KERNEL;
@@ -318,14 +315,9 @@ bool answer_of_kernel(const Kernel& kernel, cl_kernel_info parameter, const Want
   }
 }
 
-cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
-                       void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Kernel* found = find(kernel);
-  if (found == nullptr) return CL_INVALID_KERNEL;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_kernel(*found, param_name, answer, &result)) return result;
-  return ask_server({found->session, Subject::kKernel, found->wire_id}, param_name, answer);
+cl_int ask(const Kernel& kernel, cl_kernel_info parameter, const Wanted& wanted) {
+  return ask_server({kernel.session, wire::opencl::Subject::kKernel, kernel.wire_id}, parameter,
+                    wanted);
 }
 
 cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_indx, cl_kernel_arg_info param_name,

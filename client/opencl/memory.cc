@@ -138,17 +138,6 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void*
   return give<cl_mem>(result, errcode_ret, memory);
 }
 
-cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties* properties,
-                                    cl_mem_flags flags, size_t size, void* host_ptr,
-                                    cl_int* errcode_ret) {
-  if (properties != nullptr && properties[0] != 0)
-    return give<cl_mem>(CL_INVALID_PROPERTY, errcode_ret);
-  const cl_mem made = opencl::clCreateBuffer(context, flags, size, host_ptr, errcode_ret);
-  if (Memory* memory = find(made); memory != nullptr && properties != nullptr)
-    memory->properties.push_back(0);
-  return made;
-}
-
 cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
                          cl_buffer_create_type buffer_create_type, const void* buffer_create_info,
                          cl_int* errcode_ret) {
@@ -180,9 +169,6 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
   if (result != CL_SUCCESS) discard(memory);
   return give<cl_mem>(result, errcode_ret, memory);
 }
-
-cl_int clRetainMemObject(cl_mem memobj) { return retain_handle(memobj); }
-cl_int clReleaseMemObject(cl_mem memobj) { return release_handle(memobj); }
 
 bool answer_of_memory(Memory& memory, cl_mem_info parameter, const Wanted& answer, cl_int* result) {
   switch (parameter) {
@@ -223,15 +209,9 @@ bool answer_of_memory(Memory& memory, cl_mem_info parameter, const Wanted& answe
   }
 }
 
-cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,
-                          void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  Memory* found = find(memobj);
-  if (found == nullptr) return CL_INVALID_MEM_OBJECT;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_memory(*found, param_name, answer, &result)) return result;
-  return ask_server({found->session, wire::opencl::Subject::kMemory, found->wire_id}, param_name,
-                    answer);
+cl_int ask(const Memory& memory, cl_mem_info parameter, const Wanted& wanted) {
+  return ask_server({memory.session, wire::opencl::Subject::kMemory, memory.wire_id}, parameter,
+                    wanted);
 }
 
 cl_mem clCreatePipe(cl_context context, cl_mem_flags flags, cl_uint pipe_packet_size,

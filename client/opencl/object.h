@@ -124,27 +124,6 @@ struct RecordIs {
   using Type = Record;
   static constexpr Kind kKind = kOf;
 };
-template <typename Pointer>
-struct RecordOf;
-template <>
-struct RecordOf<cl_device_id> : RecordIs<Device, Kind::kDevice> {};
-template <>
-struct RecordOf<cl_context> : RecordIs<Context, Kind::kContext> {};
-template <>
-struct RecordOf<cl_command_queue> : RecordIs<Queue, Kind::kQueue> {};
-template <>
-struct RecordOf<cl_mem> : RecordIs<Memory, Kind::kMemory> {};
-template <>
-struct RecordOf<cl_program> : RecordIs<Program, Kind::kProgram> {};
-template <>
-struct RecordOf<cl_kernel> : RecordIs<Kernel, Kind::kKernel> {};
-template <>
-struct RecordOf<cl_event> : RecordIs<Event, Kind::kEvent> {};
-template <>
-struct RecordOf<cl_sampler> : RecordIs<Sampler, Kind::kSampler> {};
-
-extern const void* const kTable[];  // table.cc
-
 // The record of a handle whose functions are those in `table`. Null: there is none that is alive.
 template <typename Is, typename Pointer>
 typename Is::Type* find_with(Pointer pointer, const void* const* table) {
@@ -156,11 +135,9 @@ typename Is::Type* find_with(Pointer pointer, const void* const* table) {
   return static_cast<typename Is::Type*>(object);
 }
 
-// Null: the handle is none of this library's that is alive and belongs to one server.
-template <typename Pointer>
-typename RecordOf<Pointer>::Type* find(Pointer pointer) {
-  return find_with<RecordOf<Pointer>>(pointer, kTable);
-}
+#include "client/opencl/alike/records.inc"
+template <>
+struct RecordOf<cl_device_id> : RecordIs<Device, Kind::kDevice> {};
 
 template <typename Pointer>
 Pointer handle_of(Object* object) {

@@ -253,15 +253,16 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
 
 // Only parts of devices end.
 cl_int clRetainDevice(cl_device_id device) {
-  const Device* found = opencl::find(device);
+  Device* found = opencl::find(device);
   if (found == nullptr) return CL_INVALID_DEVICE;
-  return found->parent != nullptr ? retain_handle(device) : CL_SUCCESS;
+  if (found->parent != nullptr) retain(found);
+  return CL_SUCCESS;
 }
 
 cl_int clReleaseDevice(cl_device_id device) {
-  const Device* found = opencl::find(device);
+  Device* found = opencl::find(device);
   if (found == nullptr) return CL_INVALID_DEVICE;
-  return found->parent != nullptr ? release_handle(device) : CL_SUCCESS;
+  return found->parent == nullptr || release(found) ? CL_SUCCESS : CL_INVALID_DEVICE;
 }
 
 cl_int clCreateSubDevices(cl_device_id in_device,

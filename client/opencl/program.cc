@@ -292,9 +292,6 @@ cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, s
   return found->session->call(0, request, reply);
 }
 
-cl_int clRetainProgram(cl_program program) { return retain_handle(program); }
-cl_int clReleaseProgram(cl_program program) { return release_handle(program); }
-
 cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_id* device_list,
                       const char* options, cl_program_notify pfn_notify, void* user_data) {
   Program* found = find(program);
@@ -410,15 +407,10 @@ bool answer_of_program(const Program& program, cl_program_info parameter, const 
   }
 }
 
-cl_int clGetProgramInfo(cl_program program, cl_program_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Program* found = find(program);
-  if (found == nullptr) return CL_INVALID_PROGRAM;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_program(*found, param_name, answer, &result)) return result;
-  if (param_name == CL_PROGRAM_BINARIES) return binaries(*found, answer);
-  return ask_server({found->session, Subject::kProgram, found->wire_id}, param_name, answer);
+cl_int ask(const Program& program, cl_program_info parameter, const Wanted& wanted) {
+  if (parameter == CL_PROGRAM_BINARIES) return binaries(program, wanted);
+  return ask_server({program.session, wire::opencl::Subject::kProgram, program.wire_id}, parameter,
+                    wanted);
 }
 
 cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,

@@ -75,37 +75,35 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
   return give<cl_command_queue>(result, errcode_ret, queue);
 }
 
-cl_int clRetainCommandQueue(cl_command_queue command_queue) { return retain_handle(command_queue); }
-
-// A release is a flush as well.
-cl_int clReleaseCommandQueue(cl_command_queue command_queue) {
-  if (find(command_queue) != nullptr) (void)opencl::clFlush(command_queue);
-  return release_handle(command_queue);
+bool answer_of_queue(const Queue& queue, cl_command_queue_info parameter, const Wanted& answer,
+                     cl_int* result) {
+  switch (parameter) {
+    case CL_QUEUE_CONTEXT:
+      *result = answer.one(handle_of<cl_context>(queue.context));
+      return true;
+    case CL_QUEUE_DEVICE:
+      *result = answer.one(handle_of<cl_device_id>(queue.device));
+      return true;
+    case CL_QUEUE_REFERENCE_COUNT:
+      *result = answer.one(cl_uint{queue.references.load()});
+      return true;
+    case CL_QUEUE_PROPERTIES:
+      *result = answer.one(queue.plain);
+      return true;
+    case CL_QUEUE_PROPERTIES_ARRAY:
+      *result = answer.list(queue.properties);
+      return true;
+    case CL_QUEUE_DEVICE_DEFAULT:
+      *result = answer.one(cl_command_queue{nullptr});
+      return true;
+    default:
+      return false;
+  }
 }
 
-cl_int clGetCommandQueueInfo(cl_command_queue command_queue, cl_command_queue_info param_name,
-                             size_t param_value_size, void* param_value,
-                             size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Queue* found = find(command_queue);
-  if (found == nullptr) return CL_INVALID_COMMAND_QUEUE;
-  switch (param_name) {
-    case CL_QUEUE_CONTEXT:
-      return answer.one(handle_of<cl_context>(found->context));
-    case CL_QUEUE_DEVICE:
-      return answer.one(handle_of<cl_device_id>(found->device));
-    case CL_QUEUE_REFERENCE_COUNT:
-      return answer.one(cl_uint{found->references.load()});
-    case CL_QUEUE_PROPERTIES:
-      return answer.one(found->plain);
-    case CL_QUEUE_PROPERTIES_ARRAY:
-      return answer.list(found->properties);
-    case CL_QUEUE_DEVICE_DEFAULT:
-      return answer.one(cl_command_queue{nullptr});
-    default:
-      return ask_server({found->session, wire::opencl::Subject::kQueue, found->wire_id}, param_name,
-                        answer);
-  }
+cl_int ask(const Queue& queue, cl_command_queue_info parameter, const Wanted& wanted) {
+  return ask_server({queue.session, wire::opencl::Subject::kQueue, queue.wire_id}, parameter,
+                    wanted);
 }
 
 cl_int clFlush(cl_command_queue command_queue) {
@@ -125,23 +123,6 @@ cl_int clFinish(cl_command_queue command_queue) {
   wire::opencl::queue_finish_reply reply;
   request.queue = queue->wire_id;
   return queue->session->call(0, request, reply);
-}
-
-cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event* event) {
-  if (event == nullptr) return CL_INVALID_VALUE;
-  return opencl::clEnqueueMarkerWithWaitList(command_queue, 0, nullptr, event);
-}
-
-cl_int clEnqueueBarrier(cl_command_queue command_queue) {
-  return opencl::clEnqueueBarrierWithWaitList(command_queue, 0, nullptr, nullptr);
-}
-
-cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
-                              const cl_event* event_list) {
-  if (num_events == 0 || event_list == nullptr) return CL_INVALID_VALUE;
-  const cl_int result =
-      opencl::clEnqueueBarrierWithWaitList(command_queue, num_events, event_list, nullptr);
-  return result == CL_INVALID_EVENT_WAIT_LIST ? CL_INVALID_EVENT : result;
 }
 
 }  // namespace tendril::client::opencl

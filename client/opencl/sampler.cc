@@ -47,9 +47,6 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
   return make(context, given, sampler_properties, errcode_ret);
 }
 
-cl_int clRetainSampler(cl_sampler sampler) { return retain_handle(sampler); }
-cl_int clReleaseSampler(cl_sampler sampler) { return release_handle(sampler); }
-
 bool answer_of_sampler(const Sampler& sampler, cl_sampler_info parameter, const Wanted& answer,
                        cl_int* result) {
   switch (parameter) {
@@ -67,15 +64,9 @@ bool answer_of_sampler(const Sampler& sampler, cl_sampler_info parameter, const 
   }
 }
 
-cl_int clGetSamplerInfo(cl_sampler sampler, cl_sampler_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Sampler* found = find(sampler);
-  if (found == nullptr) return CL_INVALID_SAMPLER;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_sampler(*found, param_name, answer, &result)) return result;
-  return ask_server({found->session, wire::opencl::Subject::kSampler, found->wire_id}, param_name,
-                    answer);
+cl_int ask(const Sampler& sampler, cl_sampler_info parameter, const Wanted& wanted) {
+  return ask_server({sampler.session, wire::opencl::Subject::kSampler, sampler.wire_id}, parameter,
+                    wanted);
 }
 
 }  // namespace tendril::client::opencl

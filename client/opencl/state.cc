@@ -137,27 +137,9 @@ void destroy(Object* object) {
   Process* all = process();
   if (all == nullptr) return;
   if (object->session == nullptr) return spread::destroy(object);
-  switch (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire))) {
-    case Kind::kContext:
-      return all->contexts.destroy(static_cast<Context*>(object));
-    case Kind::kQueue:
-      return all->queues.destroy(static_cast<Queue*>(object));
-    case Kind::kMemory:
-      return all->memories.destroy(static_cast<Memory*>(object));
-    case Kind::kProgram:
-      return all->programs.destroy(static_cast<Program*>(object));
-    case Kind::kKernel:
-      return all->kernels.destroy(static_cast<Kernel*>(object));
-    case Kind::kEvent:
-      return all->events.destroy(static_cast<Event*>(object));
-    case Kind::kSampler:
-      return all->samplers.destroy(static_cast<Sampler*>(object));
-    case Kind::kDevice:
-      return all->devices.destroy(static_cast<Device*>(object));
-    case Kind::kNone:
-    case Kind::kCount:
-      return;
-  }
+  if (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire)) == Kind::kDevice)
+    return all->devices.destroy(static_cast<Device*>(object));
+  destroy_in(*all, object);
 }
 
 // What an object needs besides its context.

@@ -76,17 +76,10 @@ namespace spread {
 struct Tables;
 }
 
-struct Process {
+struct Process : Tables {
   std::vector<Session*> sessions;
   std::vector<Platform*> platforms;
   core::Table<Device> devices;
-  core::Table<Context> contexts;
-  core::Table<Queue> queues;
-  core::Table<Memory> memories;
-  core::Table<Program> programs;
-  core::Table<Kernel> kernels;
-  core::Table<Event> events;
-  core::Table<Sampler> samplers;
   core::Part<Callbacks> callbacks;
   core::Part<SharedMemories> shared;  // svm.h
   core::Part<spread::Tables> spread;  // spread/object.h
@@ -95,51 +88,34 @@ Process* process();  // null before the first attach, and in a forked child
 // Attaches if that has not happened. False: there is no server; stderr has said why.
 bool attached();
 
-// The table of a kind.
 inline core::Table<Device>& table_of(Process& all, Device*) { return all.devices; }
-inline core::Table<Context>& table_of(Process& all, Context*) { return all.contexts; }
-inline core::Table<Queue>& table_of(Process& all, Queue*) { return all.queues; }
-inline core::Table<Memory>& table_of(Process& all, Memory*) { return all.memories; }
-inline core::Table<Program>& table_of(Process& all, Program*) { return all.programs; }
-inline core::Table<Kernel>& table_of(Process& all, Kernel*) { return all.kernels; }
-inline core::Table<Event>& table_of(Process& all, Event*) { return all.events; }
-inline core::Table<Sampler>& table_of(Process& all, Sampler*) { return all.samplers; }
 
-// A new record with one reference. `context`: it uses it; null for a context. Null: there are too
-// many.
+// A new record with one reference, whose handle has these functions. It uses `context`. Null: there
+// are too many.
+template <typename Is>
+typename Is::Type* create_in(core::Table<typename Is::Type>& table, const void* const* functions,
+                             Session* session, Object* context) {
+  return table.create(Is::kKind, session != nullptr ? session->index : 0, [&](auto* record) {
+    record->shown = {functions, record};
+    record->session = session;
+    record->context = context;
+    record->parent = nullptr;
+    record->references.store(1, std::memory_order_relaxed);
+    record->uses.store(0, std::memory_order_relaxed);
+    use(context);
+  });
+}
+// The same, in a context on one server; null for a context.
 template <typename Pointer>
 typename RecordOf<Pointer>::Type* create(Session* session, Object* context) {
-  using Type = typename RecordOf<Pointer>::Type;
+  using Is = RecordOf<Pointer>;
   Process* all = process();
   if (all == nullptr) return nullptr;
-  return table_of(*all, static_cast<Type*>(nullptr))
-      .create(RecordOf<Pointer>::kKind, session->index, [&](Type* record) {
-        record->shown = {kTable, record};
-        record->session = session;
-        record->context = context;
-        record->parent = nullptr;
-        record->references.store(1, std::memory_order_relaxed);
-        record->uses.store(0, std::memory_order_relaxed);
-        use(context);
-      });
+  auto& table = table_of(*all, static_cast<typename Is::Type*>(nullptr));
+  return create_in<Is>(table, kTable, session, context);
 }
 // The server made no such object after all: ends the record and says nothing to the server.
 void discard(Object* object);
-
-// For clRetain* and clRelease* of any kind.
-template <typename Pointer>
-cl_int retain_handle(Pointer pointer) {
-  Object* object = find(pointer);
-  if (object == nullptr) return api::opencl::error_of(RecordOf<Pointer>::kKind);
-  retain(object);
-  return CL_SUCCESS;
-}
-template <typename Pointer>
-cl_int release_handle(Pointer pointer) {
-  Object* object = find(pointer);
-  if (object == nullptr || !release(object)) return api::opencl::error_of(RecordOf<Pointer>::kKind);
-  return CL_SUCCESS;
-}
 
 // Returns `object` and stores `error` where the program wants it.
 template <typename Pointer>

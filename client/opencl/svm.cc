@@ -95,7 +95,7 @@ void free_now(void* argument, int32_t) {
   const std::unique_ptr<Freeing> mine(static_cast<Freeing*>(argument));
   mine->notify(mine->queue, static_cast<cl_uint>(mine->pointers.size()), mine->pointers.data(),
                mine->data);
-  (void)release_handle(mine->queue);
+  (void)opencl::clReleaseCommandQueue(mine->queue);
 }
 
 cl_int free_by_program(Command* command, std::unique_ptr<Freeing> wish, uint64_t event) {
@@ -190,7 +190,7 @@ cl_int clEnqueueSVMFree(cl_command_queue command_queue, cl_uint num_svm_pointers
     if (event != nullptr)
       *event = mine;
     else if (mine != nullptr)
-      (void)release_handle(mine);
+      (void)opencl::clReleaseEvent(mine);
     return result;
   }
   wire::opencl::shared_free_after_request request;

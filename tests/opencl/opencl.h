@@ -3,6 +3,8 @@
 // loader, so they need no header and no library of the machine when they are built.
 #pragma once
 
+#include <vector>
+
 #include "api/opencl_abi.gen.h"
 
 struct OpenCl {
@@ -23,4 +25,7 @@ extern int g_failures;
 void expect(bool holds, const char* what, const char* file, int line);
 #define EXPECT(condition) expect((condition), #condition, __FILE__, __LINE__)
 
+cl_command_queue queue_with(cl_command_queue_properties wanted, cl_device_id device = g_device);
+// Built for these devices.
+cl_program built(const char* source, const std::vector<cl_device_id>& devices = {g_device});
 cl_kernel kernel_of(cl_program program, const char* name);

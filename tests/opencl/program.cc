@@ -29,23 +29,6 @@ kernel void reverse_groups(global int* values, local int* group) {
 
 }  // namespace
 
-cl_command_queue queue_with(cl_command_queue_properties wanted) {
-  const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, wanted, 0};
-  cl_int error = CL_SUCCESS;
-  cl_command_queue queue =
-      cl.clCreateCommandQueueWithProperties(g_context, g_device, properties, &error);
-  EXPECT(error == CL_SUCCESS);
-  return queue;
-}
-
-cl_program built(const char* source) {
-  cl_int error = CL_SUCCESS;
-  cl_program program = cl.clCreateProgramWithSource(g_context, 1, &source, nullptr, &error);
-  EXPECT(error == CL_SUCCESS);
-  EXPECT(cl.clBuildProgram(program, 1, &g_device, "", nullptr, nullptr) == CL_SUCCESS);
-  return program;
-}
-
 cl_mem buffer_of(std::vector<int>& values) {
   cl_int error = CL_SUCCESS;
   cl_mem buffer = cl.clCreateBuffer(g_context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,

@@ -9,8 +9,6 @@
 
 extern cl_platform_id g_platform;
 
-cl_command_queue queue_with(cl_command_queue_properties wanted);
-cl_program built(const char* source);
 cl_mem buffer_of(std::vector<int>& values);
 
 // devices.cc

@@ -40,20 +40,7 @@ kernel void to_image(write_only image2d_t into, global const int* from, int k) {
 )";
 
 cl_command_queue queue_on(size_t device, cl_command_queue_properties wanted) {
-  const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, wanted, 0};
-  cl_int error = CL_SUCCESS;
-  cl_command_queue queue = cl.clCreateCommandQueueWithProperties(
-      g_context, g_devices[device % g_devices.size()], properties, &error);
-  EXPECT(error == CL_SUCCESS);
-  return queue;
-}
-
-cl_program built(const char* source) {
-  cl_int error = CL_SUCCESS;
-  cl_program program = cl.clCreateProgramWithSource(g_context, 1, &source, nullptr, &error);
-  EXPECT(error == CL_SUCCESS);
-  EXPECT(cl.clBuildProgram(program, 0, nullptr, "", nullptr, nullptr) == CL_SUCCESS);
-  return program;
+  return queue_with(wanted, g_devices[device % g_devices.size()]);
 }
 
 cl_mem buffer_of(cl_mem_flags flags, size_t bytes, void* content) {
@@ -73,7 +60,7 @@ constexpr uint64_t kFirstHash = 0xcbf29ce484222325u;
 
 // What the program is about: a kernel that adds, on a queue of each device.
 struct Work {
-  explicit Work(cl_command_queue_properties properties = 0) : program(built(kSource)) {
+  explicit Work(cl_command_queue_properties properties = 0) : program(built(kSource, g_devices)) {
     for (size_t i = 0; i < std::max<size_t>(2, g_devices.size()); ++i)
       queues.push_back(queue_on(i, properties));
     add = kernel_of(program, "add");
@@ -498,7 +485,7 @@ void refusals() {
 // Random commands on random queues, with the events that make the result one and the same.
 class Graph {
  public:
-  explicit Graph(uint64_t seed) : state_(seed * 2 + 1), program_(built(kSource)) {
+  explicit Graph(uint64_t seed) : state_(seed * 2 + 1), program_(built(kSource, g_devices)) {
     for (size_t i = 0; i < kQueues; ++i) {
       const cl_command_queue_properties order =
           i % 4 >= 2 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;

@@ -173,49 +173,20 @@ void end_members(Object* object) {
   }
 }
 
-void destroy(Object* object) {
-  Tables& all = tables();
-  switch (api::id_kind<Kind>(object->handle.load(std::memory_order_acquire))) {
-    case Kind::kContext:
-      return all.contexts.destroy(static_cast<Context*>(object));
-    case Kind::kQueue:
-      return all.queues.destroy(static_cast<Queue*>(object));
-    case Kind::kMemory:
-      return all.memories.destroy(static_cast<Memory*>(object));
-    case Kind::kProgram:
-      return all.programs.destroy(static_cast<Program*>(object));
-    case Kind::kKernel:
-      return all.kernels.destroy(static_cast<Kernel*>(object));
-    case Kind::kEvent:
-      return all.events.destroy(static_cast<Event*>(object));
-    case Kind::kSampler:
-      return all.samplers.destroy(static_cast<Sampler*>(object));
-    default:
-      return;
-  }
+void destroy(Object* object) { destroy_in(tables(), object); }
+
+bool member_of(const Context& context, cl_device_id device, uint32_t* member) {
+  const Device* on = opencl::find(device);
+  *member = 0;
+  while (*member < context.members.size() &&
+         (on == nullptr || context.members[*member].session != on->session))
+    ++*member;
+  return *member != context.members.size();
 }
 
-cl_int clRetainContext(cl_context context) { return retain_handle(context); }
-cl_int clReleaseContext(cl_context context) { return release_handle(context); }
-
-cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Context* found = find(context);
-  if (found == nullptr) return CL_INVALID_CONTEXT;
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  cl_int result = CL_SUCCESS;
-  if (answer_of_context(*found, param_name, answer, &result)) return result;
-  return opencl::clGetContextInfo(found->members[0].context, param_name, param_value_size,
-                                  param_value, param_value_size_ret);
-}
-
-cl_int clSetContextDestructorCallback(cl_context context, cl_context_destructor pfn_notify,
-                                      void* user_data) {
-  Context* found = find(context);
-  if (found == nullptr) return CL_INVALID_CONTEXT;
-  if (pfn_notify == nullptr) return CL_INVALID_VALUE;
-  found->destructors.emplace_back(pfn_notify, user_data);
-  return CL_SUCCESS;
+cl_int ask(const Context& context, cl_context_info parameter, const Wanted& wanted) {
+  return opencl::clGetContextInfo(context.members[0].context, parameter, wanted.room, wanted.value,
+                                  wanted.length);
 }
 
 namespace {

@@ -45,16 +45,9 @@ cl_int clWaitForEvents(cl_uint num_events, const cl_event* event_list) {
   return result;
 }
 
-cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
-                      void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Event* found = find(event);
-  if (found == nullptr) return CL_INVALID_EVENT;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_event(*found, param_name, answer, &result)) return result;
-  if (found->real == nullptr) return CL_INVALID_VALUE;
-  return opencl::clGetEventInfo(found->real, param_name, param_value_size, param_value,
-                                param_value_size_ret);
+cl_int ask(const Event& event, cl_event_info parameter, const Wanted& wanted) {
+  if (event.real == nullptr) return CL_INVALID_VALUE;
+  return opencl::clGetEventInfo(event.real, parameter, wanted.room, wanted.value, wanted.length);
 }
 
 cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
@@ -66,9 +59,6 @@ cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
   return opencl::clGetEventProfilingInfo(found->real, param_name, param_value_size, param_value,
                                          param_value_size_ret);
 }
-
-cl_int clRetainEvent(cl_event event) { return retain_handle(event); }
-cl_int clReleaseEvent(cl_event event) { return release_handle(event); }
 
 cl_event clCreateUserEvent(cl_context context, cl_int* errcode_ret) {
   Context* in = find(context);

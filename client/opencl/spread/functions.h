@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/opencl_bodies.gen.h"
+#include "client/opencl/information.h"
 #include "client/opencl/spread/object.h"
 
 namespace tendril::client::opencl::spread {
@@ -104,19 +105,13 @@ decltype(opencl::clEnqueueMarker) clEnqueueMarker;
 decltype(opencl::clEnqueueBarrier) clEnqueueBarrier;
 decltype(opencl::clEnqueueWaitForEvents) clEnqueueWaitForEvents;
 
-// For clRetain* and clRelease* of any kind.
-template <typename Pointer>
-cl_int retain_handle(Pointer pointer) {
-  Object* object = spread::find(pointer);
-  if (object == nullptr) return api::opencl::error_of(RecordOf<Pointer>::kKind);
-  retain(object);
-  return CL_SUCCESS;
-}
-template <typename Pointer>
-cl_int release_handle(Pointer pointer) {
-  Object* object = spread::find(pointer);
-  if (object == nullptr || !release(object)) return api::opencl::error_of(RecordOf<Pointer>::kKind);
-  return CL_SUCCESS;
-}
+// What the record of an object does not answer: a server says it.
+cl_int ask(const Context& context, cl_context_info parameter, const Wanted& wanted);
+cl_int ask(const Queue& queue, cl_command_queue_info parameter, const Wanted& wanted);
+cl_int ask(const Memory& memory, cl_mem_info parameter, const Wanted& wanted);
+cl_int ask(const Program& program, cl_program_info parameter, const Wanted& wanted);
+cl_int ask(const Kernel& kernel, cl_kernel_info parameter, const Wanted& wanted);
+cl_int ask(const Event& event, cl_event_info parameter, const Wanted& wanted);
+cl_int ask(const Sampler& sampler, cl_sampler_info parameter, const Wanted& wanted);
 
 }  // namespace tendril::client::opencl::spread

@@ -29,44 +29,6 @@ cl_mem make_first(const Context& context, Memory* parent, cl_mem_flags flags,
                                description != nullptr ? &its : nullptr, host_ptr, result);
 }
 
-cl_mem create_image(cl_context context, cl_mem_flags flags, const cl_image_format* format,
-                    const cl_image_desc* description, void* host_ptr, cl_int* errcode_ret) {
-  Context* in = find(context);
-  if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
-  const bool is_part = description != nullptr && description->mem_object != nullptr;
-  Memory* parent = is_part ? find(description->mem_object) : nullptr;
-  if (is_part && (parent == nullptr || parent->context != in))
-    return give<cl_mem>(CL_INVALID_IMAGE_DESCRIPTOR, errcode_ret);
-  const cl_mem_flags own = is_part ? flags & ~kHostMemory : flags;
-  cl_int result = check_flags(own, host_ptr);
-  if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
-  const base::Locked held(in->lock);
-  const cl_mem real = make_first(*in, parent, own, format, description, host_ptr, &result);
-  if (real == nullptr) return give<cl_mem>(result, errcode_ret);
-  Memory* memory = create<cl_mem>(in);
-  if (memory == nullptr) {
-    opencl::clReleaseMemObject(real);
-    return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
-  }
-  const opencl::Memory* its = opencl::find(real);
-  reset(memory, its->bytes, is_part ? inherited_flags(own, *parent) : flags,
-        (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
-  memory->picture = its->picture;
-  memory->picture.description = *description;
-  memory->parent = parent;
-  use(parent);
-  memory->at.assign(in->members.size(), nullptr);
-  memory->at[0] = real;
-  memory->endings.clear();
-  memory->pieces.assign(is_part ? 0 : 1, Piece());
-  for (Piece& piece : memory->pieces) {
-    piece.end = kWhole;
-    piece.arrivals.resize(in->members.size());
-    if (host_ptr != nullptr) piece.valid = bit(0);
-  }
-  return give<cl_mem>(CL_SUCCESS, errcode_ret, memory);
-}
-
 bool is_part(const Memory& image, const size_t* origin, const size_t* region) {
   return origin != nullptr && region != nullptr && inside(image.picture, origin, region);
 }
@@ -83,35 +45,40 @@ Access writing(const Memory* image, const size_t* origin, const size_t* region) 
 
 cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
                      const cl_image_desc* image_desc, void* host_ptr, cl_int* errcode_ret) {
-  return create_image(context, flags, image_format, image_desc, host_ptr, errcode_ret);
-}
-
-cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties* properties,
-                                   cl_mem_flags flags, const cl_image_format* image_format,
-                                   const cl_image_desc* image_desc, void* host_ptr,
-                                   cl_int* errcode_ret) {
-  if (properties != nullptr && properties[0] != 0)
-    return give<cl_mem>(CL_INVALID_PROPERTY, errcode_ret);
-  const cl_mem made = create_image(context, flags, image_format, image_desc, host_ptr, errcode_ret);
-  if (Memory* memory = find(made); memory != nullptr && properties != nullptr)
-    memory->properties.push_back(0);
-  return made;
-}
-
-cl_mem clCreateImage2D(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
-                       size_t image_width, size_t image_height, size_t image_row_pitch,
-                       void* host_ptr, cl_int* errcode_ret) {
-  const cl_image_desc description = flat_image(image_width, image_height, image_row_pitch);
-  return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
-}
-
-cl_mem clCreateImage3D(cl_context context, cl_mem_flags flags, const cl_image_format* image_format,
-                       size_t image_width, size_t image_height, size_t image_depth,
-                       size_t image_row_pitch, size_t image_slice_pitch, void* host_ptr,
-                       cl_int* errcode_ret) {
-  const cl_image_desc description =
-      deep_image(image_width, image_height, image_depth, image_row_pitch, image_slice_pitch);
-  return create_image(context, flags, image_format, &description, host_ptr, errcode_ret);
+  Context* in = find(context);
+  if (in == nullptr) return give<cl_mem>(CL_INVALID_CONTEXT, errcode_ret);
+  const bool is_part = image_desc != nullptr && image_desc->mem_object != nullptr;
+  Memory* parent = is_part ? find(image_desc->mem_object) : nullptr;
+  if (is_part && (parent == nullptr || parent->context != in))
+    return give<cl_mem>(CL_INVALID_IMAGE_DESCRIPTOR, errcode_ret);
+  const cl_mem_flags own = is_part ? flags & ~kHostMemory : flags;
+  cl_int result = check_flags(own, host_ptr);
+  if (result != CL_SUCCESS) return give<cl_mem>(result, errcode_ret);
+  const base::Locked held(in->lock);
+  const cl_mem real = make_first(*in, parent, own, image_format, image_desc, host_ptr, &result);
+  if (real == nullptr) return give<cl_mem>(result, errcode_ret);
+  Memory* memory = create<cl_mem>(in);
+  if (memory == nullptr) {
+    opencl::clReleaseMemObject(real);
+    return give<cl_mem>(CL_OUT_OF_HOST_MEMORY, errcode_ret);
+  }
+  const opencl::Memory* its = opencl::find(real);
+  reset(memory, its->bytes, is_part ? inherited_flags(own, *parent) : flags,
+        (flags & CL_MEM_USE_HOST_PTR) != 0 ? host_ptr : nullptr);
+  memory->picture = its->picture;
+  memory->picture.description = *image_desc;
+  memory->parent = parent;
+  use(parent);
+  memory->at.assign(in->members.size(), nullptr);
+  memory->at[0] = real;
+  memory->endings.clear();
+  memory->pieces.assign(is_part ? 0 : 1, Piece());
+  for (Piece& piece : memory->pieces) {
+    piece.end = kWhole;
+    piece.arrivals.resize(in->members.size());
+    if (host_ptr != nullptr) piece.valid = bit(0);
+  }
+  return give<cl_mem>(CL_SUCCESS, errcode_ret, memory);
 }
 
 cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value_size,

@@ -55,12 +55,7 @@ cl_int make_at(Kernel* kernel, uint32_t member) {
 
 cl_int make_at_device(Kernel* kernel, cl_device_id device, uint32_t* member) {
   Context* const context = context_of(kernel);
-  const Device* on = opencl::find(device);
-  *member = 0;
-  while (*member < context->members.size() &&
-         (on == nullptr || context->members[*member].session != on->session))
-    ++*member;
-  if (*member == context->members.size()) return CL_INVALID_DEVICE;
+  if (!member_of(*context, device, member)) return CL_INVALID_DEVICE;
   const base::Locked held(context->lock);
   return make_at(kernel, *member);
 }
@@ -210,9 +205,6 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int* errcode_ret) {
   return made;
 }
 
-cl_int clRetainKernel(cl_kernel kernel) { return retain_handle(kernel); }
-cl_int clReleaseKernel(cl_kernel kernel) { return release_handle(kernel); }
-
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void* arg_value) {
   Kernel* found = find(kernel);
   if (found == nullptr) return CL_INVALID_KERNEL;
@@ -226,15 +218,9 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, cons
   return CL_SUCCESS;
 }
 
-cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info param_name, size_t param_value_size,
-                       void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Kernel* found = find(kernel);
-  if (found == nullptr) return CL_INVALID_KERNEL;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_kernel(*found, param_name, answer, &result)) return result;
-  return opencl::clGetKernelInfo(found->at[found->home].real, param_name, param_value_size,
-                                 param_value, param_value_size_ret);
+cl_int ask(const Kernel& kernel, cl_kernel_info parameter, const Wanted& wanted) {
+  return opencl::clGetKernelInfo(kernel.at[kernel.home].real, parameter, wanted.room, wanted.value,
+                                 wanted.length);
 }
 
 cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint arg_indx, cl_kernel_arg_info param_name,

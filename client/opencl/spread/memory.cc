@@ -54,17 +54,6 @@ cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void*
   return give<cl_mem>(result, errcode_ret, memory);
 }
 
-cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties* properties,
-                                    cl_mem_flags flags, size_t size, void* host_ptr,
-                                    cl_int* errcode_ret) {
-  if (properties != nullptr && properties[0] != 0)
-    return give<cl_mem>(CL_INVALID_PROPERTY, errcode_ret);
-  const cl_mem made = spread::clCreateBuffer(context, flags, size, host_ptr, errcode_ret);
-  if (Memory* memory = find(made); memory != nullptr && properties != nullptr)
-    memory->properties.push_back(0);
-  return made;
-}
-
 cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
                          cl_buffer_create_type buffer_create_type, const void* buffer_create_info,
                          cl_int* errcode_ret) {
@@ -94,18 +83,9 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
   return give<cl_mem>(CL_SUCCESS, errcode_ret, memory);
 }
 
-cl_int clRetainMemObject(cl_mem memobj) { return retain_handle(memobj); }
-cl_int clReleaseMemObject(cl_mem memobj) { return release_handle(memobj); }
-
-cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,
-                          void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  Memory* found = find(memobj);
-  if (found == nullptr) return CL_INVALID_MEM_OBJECT;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_memory(*found, param_name, answer, &result)) return result;
-  if (param_name != CL_MEM_TYPE) return CL_INVALID_VALUE;
-  return answer.one(found->is_image() ? found->picture.description.image_type
+cl_int ask(const Memory& memory, cl_mem_info parameter, const Wanted& wanted) {
+  if (parameter != CL_MEM_TYPE) return CL_INVALID_VALUE;
+  return wanted.one(memory.is_image() ? memory.picture.description.image_type
                                       : cl_mem_object_type{CL_MEM_OBJECT_BUFFER});
 }
 
@@ -154,18 +134,9 @@ cl_sampler clCreateSamplerWithProperties(cl_context context,
   return give<cl_sampler>(CL_SUCCESS, errcode_ret, sampler);
 }
 
-cl_int clRetainSampler(cl_sampler sampler) { return retain_handle(sampler); }
-cl_int clReleaseSampler(cl_sampler sampler) { return release_handle(sampler); }
-
-cl_int clGetSamplerInfo(cl_sampler sampler, cl_sampler_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Sampler* found = find(sampler);
-  if (found == nullptr) return CL_INVALID_SAMPLER;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_sampler(*found, param_name, answer, &result)) return result;
-  return opencl::clGetSamplerInfo(found->at[0], param_name, param_value_size, param_value,
-                                  param_value_size_ret);
+cl_int ask(const Sampler& sampler, cl_sampler_info parameter, const Wanted& wanted) {
+  return opencl::clGetSamplerInfo(sampler.at[0], parameter, wanted.room, wanted.value,
+                                  wanted.length);
 }
 
 }  // namespace tendril::client::opencl::spread

@@ -85,66 +85,20 @@ struct Sampler : opencl::Sampler {
   std::vector<cl_sampler> at;
 };
 
-template <typename Pointer>
-struct RecordOf;
-template <>
-struct RecordOf<cl_context> : RecordIs<Context, Kind::kContext> {};
-template <>
-struct RecordOf<cl_command_queue> : RecordIs<Queue, Kind::kQueue> {};
-template <>
-struct RecordOf<cl_mem> : RecordIs<Memory, Kind::kMemory> {};
-template <>
-struct RecordOf<cl_program> : RecordIs<Program, Kind::kProgram> {};
-template <>
-struct RecordOf<cl_kernel> : RecordIs<Kernel, Kind::kKernel> {};
-template <>
-struct RecordOf<cl_event> : RecordIs<Event, Kind::kEvent> {};
-template <>
-struct RecordOf<cl_sampler> : RecordIs<Sampler, Kind::kSampler> {};
-
-// Behind the handles of these records. So a loader calls the functions of this folder for them.
-extern const void* const kTable[];  // table.cc
-
-// Null: the handle is none of these that is alive.
-template <typename Pointer>
-typename RecordOf<Pointer>::Type* find(Pointer pointer) {
-  return find_with<RecordOf<Pointer>>(pointer, kTable);
-}
-
-struct Tables {
-  core::Table<Context> contexts;
-  core::Table<Queue> queues;
-  core::Table<Memory> memories;
-  core::Table<Program> programs;
-  core::Table<Kernel> kernels;
-  core::Table<Event> events;
-  core::Table<Sampler> samplers;
-};
+#include "client/opencl/alike/records.inc"
 Tables& tables();
-inline core::Table<Context>& table_of(Tables& all, Context*) { return all.contexts; }
-inline core::Table<Queue>& table_of(Tables& all, Queue*) { return all.queues; }
-inline core::Table<Memory>& table_of(Tables& all, Memory*) { return all.memories; }
-inline core::Table<Program>& table_of(Tables& all, Program*) { return all.programs; }
-inline core::Table<Kernel>& table_of(Tables& all, Kernel*) { return all.kernels; }
-inline core::Table<Event>& table_of(Tables& all, Event*) { return all.events; }
-inline core::Table<Sampler>& table_of(Tables& all, Sampler*) { return all.samplers; }
 
 // A new record with one reference, which uses `context`. Null: there are too many.
 template <typename Pointer>
 typename RecordOf<Pointer>::Type* create(Object* context) {
-  using Type = typename RecordOf<Pointer>::Type;
-  return table_of(tables(), static_cast<Type*>(nullptr))
-      .create(RecordOf<Pointer>::kKind, 0, [&](Type* record) {
-        record->shown = {kTable, record};
-        record->session = nullptr;
-        record->context = context;
-        record->parent = nullptr;
-        record->references.store(1, std::memory_order_relaxed);
-        record->uses.store(0, std::memory_order_relaxed);
-        use(context);
-      });
+  using Is = RecordOf<Pointer>;
+  auto& table = table_of(tables(), static_cast<typename Is::Type*>(nullptr));
+  return create_in<Is>(table, kTable, nullptr, context);
 }
 
 inline Context* context_of(const Object* object) { return static_cast<Context*>(object->context); }
+
+// Which member's device it is. False: none's.
+bool member_of(const Context& context, cl_device_id device, uint32_t* member);
 
 }  // namespace tendril::client::opencl::spread

@@ -216,9 +216,6 @@ cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, s
   return result;
 }
 
-cl_int clRetainProgram(cl_program program) { return retain_handle(program); }
-cl_int clReleaseProgram(cl_program program) { return release_handle(program); }
-
 cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_id* device_list,
                       const char* options, cl_program_notify pfn_notify, void* user_data) {
   Program* found = find(program);
@@ -298,21 +295,14 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
   return made;
 }
 
-cl_int clGetProgramInfo(cl_program program, cl_program_info param_name, size_t param_value_size,
-                        void* param_value, size_t* param_value_size_ret) {
-  const Wanted answer = {param_value_size, param_value, param_value_size_ret};
-  const Program* found = find(program);
-  if (found == nullptr) return CL_INVALID_PROGRAM;
-  cl_int result = CL_SUCCESS;
-  if (answer_of_program(*found, param_name, answer, &result)) return result;
-  if (param_name == CL_PROGRAM_BINARY_SIZES) return binary_sizes(*found, answer);
-  if (param_name == CL_PROGRAM_BINARIES) return binaries(*found, answer);
+cl_int ask(const Program& program, cl_program_info parameter, const Wanted& wanted) {
+  if (parameter == CL_PROGRAM_BINARY_SIZES) return binary_sizes(program, wanted);
+  if (parameter == CL_PROGRAM_BINARIES) return binaries(program, wanted);
   // The names of kernels and the like are those of the first server that can say them.
-  result = CL_INVALID_PROGRAM;
-  for (cl_program each : found->at) {
+  cl_int result = CL_INVALID_PROGRAM;
+  for (cl_program each : program.at) {
     if (each == nullptr) continue;
-    result = opencl::clGetProgramInfo(each, param_name, param_value_size, param_value,
-                                      param_value_size_ret);
+    result = opencl::clGetProgramInfo(each, parameter, wanted.room, wanted.value, wanted.length);
     if (result != CL_INVALID_PROGRAM_EXECUTABLE) break;
   }
   return result;
@@ -327,8 +317,8 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
   if (on == nullptr ||
       std::find(found->devices.begin(), found->devices.end(), on) == found->devices.end())
     return CL_INVALID_DEVICE;
-  size_t member = 0;
-  while (context_of(found)->members[member].session != on->session) ++member;
+  uint32_t member = 0;
+  if (!member_of(*context_of(found), device, &member)) return CL_INVALID_DEVICE;
   return opencl::clGetProgramBuildInfo(found->at[member], device, param_name, param_value_size,
                                        param_value, param_value_size_ret);
 }
