@@ -211,6 +211,11 @@ void builds() {
   const char* source = kSource;
   program = cl.clCreateProgramWithSource(g_context, 1, &source, nullptr, &error);
   EXPECT(cl.clBuildProgram(program, 1, &g_devices.back(), "", nullptr, nullptr) == CL_SUCCESS);
+  char log[4096] = "?";  // clpeak asks for those of all devices
+  for (auto each = g_devices.rbegin(); each != g_devices.rend(); ++each)
+    EXPECT(cl.clGetProgramBuildInfo(program, *each, CL_PROGRAM_BUILD_LOG, sizeof log, log,
+                                    nullptr) == CL_SUCCESS);
+  EXPECT(log[0] == 0);
   cl_kernel add = kernel_of(program, "add");
   EXPECT(cl.clBuildProgram(program, 0, nullptr, "", nullptr, nullptr) == CL_INVALID_OPERATION);
   cl_command_queue queue = queue_on(0, 0);

@@ -84,6 +84,20 @@ cl_int from_all(const Program& program, cl_program_info what, std::vector<T>* al
   return CL_SUCCESS;
 }
 
+// Whether a server has built or compiled it, or tried to.
+bool is_begun(const Program& program) {
+  for (Device* device : program.devices) {
+    const auto handle = handle_of<cl_device_id>(device);
+    uint32_t member = 0;
+    cl_build_status status = CL_BUILD_NONE;
+    if (member_of(*context_of(&program), handle, &member))
+      (void)opencl::clGetProgramBuildInfo(program.at[member], handle, CL_PROGRAM_BUILD_STATUS,
+                                          sizeof status, &status, nullptr);
+    if (status != CL_BUILD_NONE) return true;
+  }
+  return false;
+}
+
 // The place of each device of the program in the lists of `from_all`.
 std::vector<size_t> places_of(const Program& program) {
   const auto parts = by_member(*context_of(&program), program.devices);
@@ -319,8 +333,12 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     return CL_INVALID_DEVICE;
   uint32_t member = 0;
   if (!member_of(*context_of(found), device, &member)) return CL_INVALID_DEVICE;
-  return opencl::clGetProgramBuildInfo(found->at[member], device, param_name, param_value_size,
-                                       param_value, param_value_size_ret);
+  const cl_int result = opencl::clGetProgramBuildInfo(
+      found->at[member], device, param_name, param_value_size, param_value, param_value_size_ret);
+  // A driver may have no log of a program that it did not build. Another server has built it.
+  if (result == CL_INVALID_PROGRAM && param_name == CL_PROGRAM_BUILD_LOG && is_begun(*found))
+    return Wanted{param_value_size, param_value, param_value_size_ret}.text("");
+  return result;
 }
 
 }  // namespace tendril::client::opencl::spread
