@@ -31,4 +31,10 @@ void print_traffic(FILE* to, const Session& session, uint64_t code_bytes) {
           static_cast<unsigned long long>(code_bytes));
 }
 
+void print_moved(FILE* to, const Session& session, uint64_t times, uint64_t bytes) {
+  fprintf(to, "tendril: server %s got content from other servers: %llu times, %llu bytes\n",
+          session.endpoint.c_str(), static_cast<unsigned long long>(times),
+          static_cast<unsigned long long>(bytes));
+}
+
 }  // namespace tendril::client::core

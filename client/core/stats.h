@@ -18,4 +18,7 @@ void close_statistics(FILE* to);
 // One line. `code_bytes`: how many of the bytes were code.
 void print_traffic(FILE* to, const Session& session, uint64_t code_bytes);
 
+// Another line: content that came to the session's server from other servers' sessions.
+void print_moved(FILE* to, const Session& session, uint64_t times, uint64_t bytes);
+
 }  // namespace tendril::client::core

@@ -105,6 +105,9 @@ void print_statistics() {
   if (all == nullptr || where == nullptr) return;
   FILE* to = core::open_statistics(where);
   for (const Session* session : all->sessions) core::print_traffic(to, *session, 0);
+  for (const Session* session : all->sessions)
+    if (all->sessions.size() > 1)
+      core::print_moved(to, *session, session->pieces_moved.load(), session->bytes_moved.load());
   core::close_statistics(to);
 }
 

@@ -3,6 +3,7 @@
 // call makes it, and it is never destroyed. Any thread.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Results {
 class Session final : public core::Calls<Results> {
  public:
   std::vector<Device*> devices;  // by slot
+  // Content of contexts over several servers that has come here from others.
+  std::atomic<uint64_t> pieces_moved{0}, bytes_moved{0};
 
   // A round trip whose `bytes` of `data` go along, inside of the request or beside the lane.
   template <typename Request, typename Answer>

@@ -61,6 +61,20 @@ class Several(unittest.TestCase):
             with self.subTest(transport):
                 self.on(2, [SEVERAL, "all"], TENDRIL_TRANSPORT=transport)
 
+    def test_statistics(self):
+        """A buffer of 2^16 numbers goes to and fro: ten times to the second server and, since the
+        last kernel ran there, nine times to the first."""
+        done = self.on(2, [SEVERAL, "chain"], TENDRIL_STATS="1")
+        bytes_of_one = 4 * 2**16
+        for server, times in zip(self.servers, (9, 10)):
+            self.assertIn(
+                f"server {server.endpoint} got content from other servers: "
+                f"{times} times, {times * bytes_of_one} bytes\n",
+                done.stderr,
+            )
+        done = self.on(1, [SEVERAL, "chain"], TENDRIL_STATS="1")
+        self.assertNotIn("other servers", done.stderr)
+
     def test_random_graphs(self):
         """The same bytes as on one native device, however commands are spread."""
         words = [SEVERAL, "graphs", "1", "7", "200"]

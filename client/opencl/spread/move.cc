@@ -119,7 +119,13 @@ void end_part(Arrival* arrival, cl_int status) {
   }
 }
 
+// What has come counts before a command that waits for it can be over.
 void end(Move* move, cl_int status) {
+  if (status == CL_COMPLETE) {
+    Session* const session = context_of(move->root)->members[move->to].session;
+    session->bytes_moved.fetch_add(move->bytes, std::memory_order_relaxed);
+    if (move->is_last) session->pieces_moved.fetch_add(1, std::memory_order_relaxed);
+  }
   end_part(move->arrival.get(), status);
   unuse(move->root);
   delete move;
