@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -17,6 +18,9 @@ from server import HAS_LOADER, HAS_POCL, POCL, OpenclServer, natively, run
 from harness import ADDRESS_SANITIZED, THREAD_SANITIZED
 
 SUITES = pathlib.Path(__file__).resolve().parent / "suites"
+sys.path.insert(0, str(SUITES))
+import parts  # noqa: E402
+
 WHOLE = os.environ.get("TENDRIL_OPENCL_SUITES") == "whole"
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 HAS_PIGLIT = (LIBRARIES / "piglit" / "tests" / "cl.xml.gz").exists()
@@ -66,17 +70,18 @@ class Comparison(unittest.TestCase):
                 done = natively([*words, *numbers], seconds=seconds, **given)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 wanted[part, parts] = json.loads(done.stdout)
-            natively_said = wanted[part, parts]
+            natively_said = wanted[part, parts]["results"]
             with self.subTest(transport):
                 done = run(
                     self.server,
                     [*words, *numbers],
                     seconds=seconds,
                     TENDRIL_TRANSPORT=transport,
+                    TENDRIL_SUITE_SECONDS=json.dumps(wanted[part, parts]["seconds"]),
                     **environment,
                 )
                 self.assertEqual(done.returncode, 0, done.stderr)
-                said = json.loads(done.stdout)
+                said = json.loads(done.stdout)["results"]
                 passed = collections.Counter(natively_said.values())
                 print(f"{runner} over {transport}: natively {dict(passed)}", file=sys.stderr)
                 self.assertGreater(passed["pass"], 0)
@@ -97,6 +102,33 @@ class Comparison(unittest.TestCase):
         self.assertGreater(wanted, 0)
         done = run(self.server, ["clinfo"])
         self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Parts(unittest.TestCase):
+    """What the runners have in common."""
+
+    def test_a_program_that_hangs_is_stopped_soon(self):
+        """It took no time before, so it gets a minute. The runner goes on with the others."""
+        self.assertEqual(parts.limit_after(0), 60)
+        self.assertEqual(parts.limit_after(parts.SECONDS), parts.SECONDS)
+        code = (
+            "import parts\n"
+            "parts.limit_after = lambda seconds: seconds / 100\n"
+            "hangs, ends = ['sleep', '1000'], ['true']\n"
+            "parts.main(lambda every: [hangs, ends], lambda words: {words[0]: parts.run(words)[0]})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, "1", "0", "1"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "TENDRIL_SUITE_SECONDS": '{"0": 10}', "PYTHONPATH": str(SUITES)},
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        self.assertEqual(said["results"], {"sleep": None, "true": 0})
+        self.assertLess(said["seconds"]["1"], 10)
 
 
 def some_each():
