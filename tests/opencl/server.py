@@ -3,6 +3,7 @@
 them through it or natively."""
 
 import ctypes.util
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,6 +16,11 @@ PROGRAM = PROGRAMS / "tendril_opencl_program"
 HAS_LOADER = bool(ctypes.util.find_library("OpenCL"))
 POCL_FILE = pathlib.Path("/etc/OpenCL/vendors/pocl.icd")
 HAS_POCL = POCL_FILE.exists() and HAS_LOADER
+PYTHON = "/usr/bin/python3"  # for which Debian's python3-pyopencl is
+HAS_PYOPENCL = (
+    os.path.exists(PYTHON)
+    and subprocess.run([PYTHON, "-c", "import pyopencl"], capture_output=True).returncode == 0
+)
 POCL = {"OCL_ICD_VENDORS": str(POCL_FILE)}  # and no other driver of the machine
 
 

@@ -8,16 +8,11 @@ import subprocess
 import tempfile
 import unittest
 
-from server import HAS_POCL, PROGRAM, OpenclServer, natively, run
+from server import HAS_POCL, HAS_PYOPENCL, PROGRAM, PYTHON, OpenclServer, natively, run
 from harness import ADDRESS_SANITIZED, BUILD, THREAD_SANITIZED, clean_environment, listing
 from support.relay import Relay
 
 DEMO = pathlib.Path(__file__).resolve().parent / "demo.py"
-PYTHON = "/usr/bin/python3"  # for which Debian's python3-pyopencl is
-HAS_PYOPENCL = (
-    os.path.exists(PYTHON)
-    and subprocess.run([PYTHON, "-c", "import pyopencl"], capture_output=True).returncode == 0
-)
 
 
 @unittest.skipUnless(HAS_POCL, "PoCL (Debian's pocl-opencl-icd) is not installed")

@@ -3,11 +3,23 @@
 that are compared with those of one native device. On Debian's PoCL; without it they are skipped."""
 
 import os
+import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import unittest
 
-from server import HAS_POCL, PROGRAM, PROGRAMS, OpenclServer, natively, run
+from server import (
+    HAS_POCL,
+    HAS_PYOPENCL,
+    PROGRAM,
+    PROGRAMS,
+    PYTHON,
+    OpenclServer,
+    natively,
+    run,
+)
 from harness import (
     ADDRESS_SANITIZED,
     TENDRIL,
@@ -18,6 +30,7 @@ from harness import (
     listing,
 )
 
+DEMO = pathlib.Path(__file__).resolve().parent / "several_demo.py"
 SEVERAL = PROGRAMS / "tendril_several_program"
 # Of tests/opencl/program.cc: on the last device, in a context that has them all.
 ON_THE_LAST = """kernels large_copies large_reads_beside_work copies_that_wait copies_on_the_device
@@ -40,15 +53,15 @@ class Several(unittest.TestCase):
         for server in cls.servers:
             server.stop()
 
-    def on(self, count, words, **environment):
+    def on(self, count, words, says="0 failures", seconds=200, **environment):
         some = self.servers[:count]
         names = ",".join(server.endpoint for server in some)
         done = run(
-            some[0], words, "-n", str(count), seconds=200, TENDRIL_SERVERS=names, **environment
+            some[0], words, "-n", str(count), seconds=seconds, TENDRIL_SERVERS=names, **environment
         )
         logs = "".join(server.log() for server in some)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr + logs)
-        self.assertIn("0 failures", done.stdout)
+        self.assertIn(says, done.stdout)
         return done
 
     def test_all_natively(self):
@@ -89,6 +102,33 @@ class Several(unittest.TestCase):
         for part in ON_THE_LAST:
             with self.subTest(part):
                 self.on(2, [PROGRAM, part], ALL_DEVICES="1")
+
+    @unittest.skipUnless(HAS_PYOPENCL, "Debian's python3-pyopencl is not installed")
+    def test_pyopencl(self):
+        done = natively([PYTHON, DEMO])
+        self.assertEqual(done.stdout, "1 devices, 0 failures\n", done.stderr)
+        for transport in ("tcp", "shm"):
+            with self.subTest(transport):
+                self.on(2, [PYTHON, DEMO], "2 devices, 0 failures", TENDRIL_TRANSPORT=transport)
+
+    @unittest.skipUnless(shutil.which("clinfo"), "Debian's clinfo is not installed")
+    def test_clinfo(self):
+        """It makes a context of all devices, and asks everything of each."""
+        done = self.on(2, ["clinfo", "-l"], "Platform #0")
+        self.assertEqual(done.stdout.count("Platform #"), 1, done.stdout)
+        self.assertEqual(done.stdout.count("Device #"), 2, done.stdout)
+        done = self.on(2, ["clinfo"], "Number of devices                                 2")
+        self.assertEqual(len(re.findall("^  Device Name ", done.stdout, re.M)), 2, done.stdout)
+        # What it makes of the platform alone has both devices.
+        self.assertRegex(done.stdout, r"clCreateContextFromType\(NULL, \w+_ALL\) +Success \(2\)")
+
+    @unittest.skipUnless(shutil.which("clpeak"), "Debian's clpeak is not installed")
+    def test_clpeak(self):
+        """It puts all devices into one context, builds for one after the other, and asks for the
+        logs of all."""
+        done = self.on(2, ["clpeak", "--kernel-latency"], "Platform: ", seconds=280)
+        for line in (r"Device: ", r"Kernel launch latency : +\d"):
+            self.assertEqual(len(re.findall(line, done.stdout)), 2, done.stdout + done.stderr)
 
     def test_a_context_for_each(self):
         """Servers with the same driver are one platform. A context may be on one all the same."""
