@@ -75,7 +75,9 @@ bool Sessions::may_see(const access::Principal* viewer, const Session& session) 
 
 std::string Sessions::link_of(const Session& session) {
   if (!session.started || session.answers.answers.empty()) return {};
-  if (!session.link.empty()) return session.link + (session.direct ? ", GPUDirect" : "");
+  // Not once its connections carry all of it.
+  const bool direct = session.direct && session.link != session.answers.answers.back().kind;
+  if (!session.link.empty()) return session.link + (direct ? ", GPUDirect" : "");
   if (session.start_on == wire::StartOn::kFirst) return session.answers.answers.front().kind;
   if (session.liveness.peer().unix_socket) return "unix";
   const std::string& kind = session.answers.answers.back().kind;
