@@ -41,9 +41,12 @@ class BothPinned final : public transport::PinnedMemory {
 
 }  // namespace
 
-TrialLines::TrialLines(std::vector<base::Fd> connections, transport::Half* half)
+TrialLines::TrialLines(std::vector<base::Fd> connections)
     : witness_(fcntl(connections.front().get(), F_DUPFD_CLOEXEC, 0)) {
   for (base::Fd& fd : connections) connections_.push_back(transport::socket_channel(std::move(fd)));
+}
+
+void TrialLines::begin(transport::Half* half) {
   *fabric(WayKind::kFabric) = half->carry(witness());
 }
 
@@ -87,20 +90,35 @@ bool TrialLines::give(const WayChoice& choice, const Candidate& candidate) {
   }
   std::shared_ptr<transport::PinnedMemory> pinned = std::move(best.pinned);
   if (choice.striped) pinned = std::make_shared<BothPinned>(std::move(pinned), other.pinned);
-  const bool taken = candidate.lasting->take_carriers(std::move(best.lines)).ok();
+  const bool taken = candidate.lines->take_carriers(std::move(best.lines)).ok();
   other = {};
   candidate.pinned->settle(taken && choice.bulk ? std::move(pinned) : nullptr);
   return taken;
 }
 
 Result<WayChoice> answer_trial(Candidate candidate, std::vector<base::Fd> connections) {
-  TrialLines lines(std::move(connections), candidate.half.get());
+  TrialLines lines(std::move(connections));
   TrialServer server;
+  server.only_bulk = candidate.only_bulk;
+  if (candidate.half != nullptr) lines.begin(candidate.half.get());
   server.fabric_kind = candidate.fabric;
   server.connections_kind = candidate.connections;
   for (const WayKind kind : {WayKind::kConnections, WayKind::kFabric})
     server.ways[size_t(kind)] = lines.way(kind);
-  server.ports = [&] { return candidate.half->ports(); };
+  server.ports = [&] {
+    return candidate.half != nullptr ? candidate.half->ports() : std::vector<transport::Port>();
+  };
+  server.first = [&](const std::string& blob) -> Result<std::string> {
+    if (candidate.half != nullptr || !candidate.answers)
+      return base::Status(base::Code::kInvalid, "the server has answered that already");
+    Result<std::unique_ptr<transport::Half>> half = candidate.answers(blob);
+    if (!half.ok()) return half.status();
+    candidate.half = half.take();
+    const std::string own = candidate.half->blob();
+    lines.begin(candidate.half.get());
+    server.ways[size_t(WayKind::kFabric)] = lines.way(WayKind::kFabric);
+    return own;
+  };
   server.pair = [&](WayKind kind, const transport::Port& port,
                     const std::string& blob) -> Result<std::string> {
     lines.drop(kind);
@@ -114,7 +132,7 @@ Result<WayChoice> answer_trial(Candidate candidate, std::vector<base::Fd> connec
   server.moves = [&](const WayChoice& chosen) {
     if (!chosen.calls && !chosen.bulk) return true;
     if (!lines.give(chosen, candidate)) return false;
-    candidate.lasting->use_carriers();
+    candidate.lines->use_carriers();
     return true;
   };
   Result<WayChoice> choice = serve_trial(lines.orders(), &server);

@@ -4,6 +4,7 @@
 // client; at the worker `answer_trial` answers. Not on the hot path.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,16 +18,21 @@ namespace tendril::session {
 
 struct Candidate {
   std::string fabric, connections;  // kinds
+  // At the worker it may come with the trial: then `answers` makes it, for the client's offer.
   std::unique_ptr<transport::Half> half;
-  std::shared_ptr<transport::Lasting> lasting;
+  std::shared_ptr<transport::Carried> lines;
   std::shared_ptr<LatePinned> pinned;
+  std::function<base::Result<std::unique_ptr<transport::Half>>(const std::string& offered)> answers;
+  bool only_bulk = false;  // there are no calls that the fabric could carry
+  bool forced = false;     // somebody wants the fabric if it works, so nothing is measured
 };
 
 // The trial's own connections, and the fabric's lines until they are the session's.
 class TrialLines {
  public:
-  // `half`: of the first of the fabric's ways.
-  TrialLines(std::vector<base::Fd> connections, transport::Half* half);
+  explicit TrialLines(std::vector<base::Fd> connections);
+  // The first of the fabric's ways. `half` stays the caller's.
+  void begin(transport::Half* half);
   transport::Channel* orders() const { return connections_.front().get(); }
   Way way(WayKind kind) const;
   // Puts a way over this half in the place of one of the fabric's.

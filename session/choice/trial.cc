@@ -57,10 +57,11 @@ constexpr uint32_t kEchoes = 17;  // the first one only wakes the worker
 // Over all bulk channels of a way. The first part opens TCP's windows. The other one is measured,
 // from the client's order until the client has all of it: what lies in buffers does not count.
 constexpr size_t kBurstBytes = 2u << 20, kFirstBytes = kBurstBytes / 4;
-constexpr uint32_t kOrdersMost = 2;     // of a kind, for each way
-constexpr uint32_t kPairsMadeMost = 5;  // besides the first one
-constexpr uint32_t kSpinUs = 200;       // as lanes do, then it sleeps
-constexpr uint32_t kPauseUs = 50;       // between looks at a burst that stands still
+constexpr uint32_t kOrdersMost = 2;          // of a kind, for each way
+constexpr uint32_t kPairsMadeMost = 6;       // four pairs; one of them again, beside the best
+constexpr uint32_t kFirstPort = UINT32_MAX;  // kPair: the worker knows which
+constexpr uint32_t kSpinUs = 200;            // as lanes do, then it sleeps
+constexpr uint32_t kPauseUs = 50;            // between looks at a burst that stands still
 
 Status put(Channel* channel, const Order& order) {
   const iovec part{const_cast<Order*>(&order), sizeof order};
@@ -200,6 +201,10 @@ Result<std::vector<Port>> ask_ports(Channel* orders) {
   return ports;
 }
 
+Result<std::string> ask_first(Channel* orders, const std::string& blob) {
+  return ask_pair(orders, WayKind::kFabric, kFirstPort, blob);
+}
+
 Result<std::string> ask_pair(Channel* orders, WayKind way, size_t port, const std::string& blob) {
   Order order;
   order.kind = OrderKind::kPair;
@@ -292,7 +297,9 @@ class Serving {
     server_.ways[size_t(order.way)] = {};
     for (auto& each : had_) each[size_t(order.way)] = 0;
     Result<std::string> own = Status(Code::kInvalid, "the server has no such port");
-    if (order.number < ports_.size() && server_.pair)
+    if (order.number == kFirstPort && order.way == WayKind::kFabric && server_.first)
+      own = server_.first(*blob);
+    else if (order.number < ports_.size() && server_.pair)
       own = server_.pair(order.way, ports_[order.number], *blob);
     Order answer;
     answer.kind = OrderKind::kPair;
@@ -323,8 +330,11 @@ class Serving {
   }
 
   Result<WayChoice> choose(Order order) {
-    WayChoice choice =
-        choose_way(server_.fabric_kind, order.fabric, server_.connections_kind, order.connections);
+    WayChoice choice = forced_way(server_.fabric_kind);
+    const bool measured = order.fabric.gigabytes_per_second > 0;
+    if (measured || order.bulk == 0)
+      choice = (server_.only_bulk ? choose_bulk : choose_way)(
+          server_.fabric_kind, order.fabric, server_.connections_kind, order.connections);
     choice.calls = order.calls != 0;
     choice.bulk = order.bulk != 0;
     choice.second = order.way == WayKind::kOtherFabric;

@@ -29,6 +29,8 @@ inline constexpr size_t kWays = 3;
 base::Result<transport::Measured> measure(transport::Channel* orders, WayKind kind, const Way& way);
 // The worker's ports, those that its fabric may use.
 base::Result<std::vector<transport::Port>> ask_ports(transport::Channel* orders);
+// Where the worker does not know the client's half yet: the blob of its own for it.
+base::Result<std::string> ask_first(transport::Channel* orders, const std::string& blob);
 // The worker makes one of the fabric's ways anew, on that port of its own, for the client's half
 // with this blob. Its own blob.
 base::Result<std::string> ask_pair(transport::Channel* orders, WayKind way, size_t port,
@@ -43,8 +45,11 @@ base::Result<bool> tell_choice(transport::Channel* orders, const WayChoice& choi
 // pairs of ports, round trips and bytes.
 struct TrialServer {
   std::string fabric_kind, connections_kind;
-  Way ways[kWays];  // one without calls is not there
+  Way ways[kWays];         // one without calls is not there
+  bool only_bulk = false;  // what is chosen concerns no calls
   std::function<std::vector<transport::Port>()> ports;
+  // Makes the fabric's first way, for the client's half with that blob. The blob of this end's.
+  std::function<base::Result<std::string>(const std::string& blob)> first;
   // Puts another way in the place of that one. The blob of this end's new half.
   std::function<base::Result<std::string>(WayKind way, const transport::Port& port,
                                           const std::string& blob)>

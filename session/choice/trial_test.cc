@@ -178,9 +178,36 @@ TEST_F(TrialTest, AWorkerTellsItsPortsAndMakesPairs) {
   EXPECT_EQ(*ask_pair(orders, WayKind::kOtherFabric, 0, "mine"), "ours");
   EXPECT_EQ(ask_pair(orders, WayKind::kFabric, 7, "mine").status().code(), Code::kUnavailable);
   EXPECT_EQ(ask_pair(orders, WayKind::kFabric, 0, "x").status().message(), "its cable?is loose");
-  EXPECT_TRUE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok());
-  EXPECT_FALSE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok()) << "five are enough";
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok());
+  EXPECT_FALSE(ask_pair(orders, WayKind::kFabric, 0, "mine").ok()) << "six are enough";
   worker.join();
+}
+
+// A passage's other end hears of the fabric with the trial only, and once.
+TEST_F(TrialTest, TheFirstHalfMayComeWithTheTrial) {
+  const auto tries = [this](int with_first) {
+    SetUp();
+    std::vector<Result<std::string>> answers;
+    std::thread worker([&] {
+      TrialServer server;
+      int asked = 0;
+      server.first = [&asked](const std::string& blob) -> Result<std::string> {
+        if (++asked > 1 || blob != "mine") return base::Status(Code::kInvalid, "once");
+        return std::string("ours");
+      };
+      if (with_first == 0) server.first = nullptr;
+      (void)serve_trial(worker_.command.get(), &server);
+    });
+    for (int i = 0; i < 2; ++i) answers.push_back(ask_first(client_.command.get(), "mine"));
+    client_ = {};
+    worker.join();
+    return answers;
+  };
+  auto answers = tries(1);
+  ASSERT_TRUE(answers[0].ok());
+  EXPECT_EQ(*answers[0], "ours");
+  EXPECT_EQ(answers[1].status().message(), "once");
+  EXPECT_EQ(tries(0)[0].status().message(), "the server has no such port");
 }
 
 // Whoever is refused a way cannot choose it.

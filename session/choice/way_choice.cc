@@ -38,6 +38,20 @@ std::string explained(const char* what, bool fabric_wins, const std::string& fab
 
 }  // namespace
 
+WayChoice choose_bulk(const std::string& fabric, const Measured& over_fabric,
+                      const std::string& connections, const Measured& over_connections) {
+  const double fabric_rate = over_fabric.gigabytes_per_second;
+  const double other_rate = over_connections.gigabytes_per_second;
+  WayChoice choice;
+  choice.calls = false;
+  choice.bulk = fabric_rate > 0 && fabric_rate * (1 + kNoise) >= other_rate;
+  choice.text =
+      explained("copies", choice.bulk, fabric, fabric_rate, connections, other_rate, "GB/s");
+  choice.brief = base::format("%s (%.1fx)", (choice.bulk ? fabric : connections).c_str(),
+                              margin(fabric_rate, other_rate));
+  return choice;
+}
+
 WayChoice choose_way(const std::string& fabric, const Measured& over_fabric,
                      const std::string& connections, const Measured& over_connections) {
   const double fabric_us = over_fabric.round_trip_us;

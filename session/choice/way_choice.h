@@ -27,6 +27,9 @@ inline constexpr double kNoise = 0.1;
 // loses.
 WayChoice choose_way(const std::string& fabric, const transport::Measured& over_fabric,
                      const std::string& connections, const transport::Measured& over_connections);
+// The same where there are bulk data only: copies between servers.
+WayChoice choose_bulk(const std::string& fabric, const transport::Measured& over_fabric,
+                      const std::string& connections, const transport::Measured& over_connections);
 // The fabric carries everything, because somebody wants it so.
 WayChoice forced_way(const std::string& fabric);
 

@@ -6,6 +6,8 @@
 
 #include <random>
 
+#include "session/choice/ways.h"
+
 namespace tendril::session {
 namespace {
 
@@ -92,6 +94,35 @@ TEST(WayRecord, NonsenseIsNotRead) {
       read_record("tendril-way-3 1000000 nan 1 1 1\nway\n\n\n\n", "way", 1'000'001, &read));
   EXPECT_FALSE(read_record("tendril-way-3 1000000 1 1 1 -1\nway\n\n\n\n", "way", 1'000'001, &read));
   EXPECT_FALSE(read_record("tendril-way-2 1000000 1 1 1 1\nway\n\n\n\n", "way", 1'000'001, &read));
+}
+
+// Copies between servers have no calls that could go another way.
+TEST(WayChoice, OfBulkDataOnlyTheRateCounts) {
+  const WayChoice better = choose_bulk("rdma", {100, 10}, "tcp", {1, 4});
+  EXPECT_TRUE(better.bulk && !better.calls);
+  EXPECT_EQ(better.brief, "rdma (2.5x)");
+  EXPECT_EQ(better.text, "copies over rdma (10 GB/s; tcp 4 GB/s: 2.5 times)");
+  EXPECT_TRUE(choose_bulk("rdma", {100, 3.7}, "tcp", {1, 4}).bulk) << "within noise";
+  const WayChoice worse = choose_bulk("rdma", {1, 3}, "tcp", {100, 4});
+  EXPECT_FALSE(worse.bulk || worse.calls);
+  EXPECT_EQ(worse.brief, "tcp (1.3x)");
+  EXPECT_FALSE(choose_bulk("rdma", {1, 0}, "tcp", {0, 0}).bulk) << "unknown";
+}
+
+TEST(WayChoice, SomebodyElseMayKeepWhatIsRemembered) {
+  OneWay known("");
+  WayRecord record;
+  EXPECT_FALSE(known.find("here, there", &record));
+  record.way = "here, there";
+  record.fabric = {2, 9};
+  known.keep(&record);
+  OneWay later(known.text());
+  WayRecord found;
+  ASSERT_TRUE(later.find("here, there", &found));
+  EXPECT_EQ(found.fabric.gigabytes_per_second, 9);
+  EXPECT_FALSE(later.find("here, elsewhere", &found));
+  later.forget("here, there");
+  EXPECT_TRUE(later.text().empty());
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ bool Ways::find(const std::string& way, WayRecord* record) const {
          read_record(text, way, seconds_now(), record);
 }
 
-void Ways::keep(WayRecord* record) const {
+void Ways::keep(WayRecord* record) {
   record->at_s = seconds_now();
   if (!files_.exists() || record->way.empty()) return;
   base::KeptFiles files = files_;
@@ -42,8 +42,19 @@ void Ways::keep(WayRecord* record) const {
   if (files.write(name_of(record->way), {{text.data(), text.size()}})) files.trim();
 }
 
-void Ways::forget(const std::string& way) const {
+void Ways::forget(const std::string& way) {
   if (files_.exists() && !way.empty()) files_.remove(name_of(way));
 }
+
+bool OneWay::find(const std::string& way, WayRecord* record) const {
+  return read_record(text_, way, seconds_now(), record);
+}
+
+void OneWay::keep(WayRecord* record) {
+  record->at_s = seconds_now();
+  text_ = record->way.empty() ? "" : written(*record);
+}
+
+void OneWay::forget(const std::string&) { text_.clear(); }
 
 }  // namespace tendril::session

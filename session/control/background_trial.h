@@ -12,7 +12,6 @@
 #include "base/lock.h"
 #include "base/thread.h"
 #include "session/choice/candidate.h"
-#include "session/choice/port_pairs.h"
 #include "session/control/rejoin.h"
 
 namespace tendril::session {
@@ -39,21 +38,8 @@ class BackgroundTrial {
   // What was chosen, in words; or why there is nothing to choose.
   base::Result<std::string> try_out();
   base::Result<std::vector<base::Fd>> connect() const;
-  void keep(WayRecord* record) const;
-  base::Result<WayRecord> compare(TrialLines* lines, const std::string& way);
-  // Several ports. `tried` has the first pair already.
-  void find_ports(TrialLines* lines);
-  void compare_pairs(TrialLines* lines, WayRecord* record, const transport::Measured& first);
-  base::Status open_pair(TrialLines* lines, WayKind kind, const PortPair& pair);
-  base::Status open_remembered(TrialLines* lines, const WayRecord& record);
-  std::string name_of(const PortPair& pair, const char* between) const;
 
   Task task_;
-  // Where several pairs of ports may carry it.
-  std::vector<transport::Port> here_, there_;
-  WayKind best_ = WayKind::kFabric;
-  bool striped_ = false;
-  std::string remarks_[kWays], pairs_text_;
   const pid_t owner_ = getpid();
   base::Thread thread_;
   base::Event over_;

@@ -71,7 +71,22 @@ struct LastingSettings {
   bool may_be_carried = false;     // `take_carriers` may come
 };
 
-class Lasting {
+// What runs on connections and may go over to carriers, in two steps at each end. From the first
+// step on this end takes what its peer sends over them. The second step comes when the peer has
+// done its first one: what this end sends goes over its carriers from then on. What a carrier moved
+// before is none of it. Null ones carry nothing. kUnavailable: it was cut or has ended. Any thread.
+class Carried {
+ public:
+  virtual base::Status take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) = 0;
+  virtual void use_carriers() = 0;
+
+ protected:
+  ~Carried() = default;
+};
+
+// Its first lines may go over to carriers while it runs, each with its next send. Nothing pauses,
+// and no byte is lost.
+class Lasting : public Carried {
  public:
   // `lines`: one TCP connection for each channel. `acknowledgements`: one more. kExhausted: no
   // memory, descriptor or thread.
@@ -83,14 +98,6 @@ class Lasting {
   // The worker's end: the client has connected again. The channels in their order, then the one for
   // acknowledgements. Any thread; does not block.
   virtual void resume(std::vector<base::Fd> connections) = 0;
-  // Carriers for the first lines of a session that runs on its connections, in two steps at each
-  // end. From the first step on this end takes what its peer sends over them. The second step comes
-  // when the peer has done its first one: each line that this end sends on goes over to its carrier
-  // with the next send. Nothing pauses, and no byte is lost. Null ones carry nothing. What a
-  // carrier moved before is none of the session's. kUnavailable: the session was cut or has ended.
-  // Any thread.
-  virtual base::Status take_carriers(std::vector<std::unique_ptr<Carrier>> carriers) = 0;
-  virtual void use_carriers() = 0;
   virtual uint64_t resumptions() const = 0;
   // Why its carriers were given up; empty: they were not.
   virtual std::string carrier_failure() const = 0;
