@@ -178,7 +178,7 @@ void CommandLine::add_serve_access(CLI::App* sub) {
       ->type_name("NETWORK")
       ->allow_extra_args(false);
   sub->add_option("--data-interface", o.data_interfaces,
-                  "Network interfaces of NCCL between servers, with commas (default: NCCL chooses)")
+                  "Network interfaces of NCCL and of copies between servers, with commas")
       ->type_name("NAMES");
   sub->add_option("--rdma", o.rdma,
                   "Cards that may carry data that are not sealed: any, off, or names and ports "

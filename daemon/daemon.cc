@@ -24,6 +24,7 @@
 #include "daemon/image_store.h"
 #include "daemon/log.h"
 #include "daemon/page/page_source.h"
+#include "daemon/passages/data_interfaces.h"
 #include "daemon/passages/peers.h"
 #include "daemon/probe.h"
 #include "daemon/sealing.h"
@@ -128,6 +129,7 @@ class DaemonImpl : public Daemon {
   std::mutex transports_mutex_;
   std::vector<std::string> transports_;  // guarded by transports_mutex_: for pools
   wire::ServerFacts member_facts_;       // what does not change
+  std::vector<std::string> data_interfaces_;
   std::unique_ptr<PoolLinks> links_;
   bool stopped_ = false;
 };
@@ -304,12 +306,24 @@ void DaemonImpl::lend_cards() {
   cards_ = std::make_unique<Cards>(cards);
 }
 
-// Workers get this process' variables of NCCL.
+// Workers get this process' variables of NCCL. Copies between servers go from these interfaces, and
+// to them where other servers hear of this one from its pool.
 Status DaemonImpl::choose_data_interfaces() {
   if (options_.data_interfaces.empty()) return Status();
   auto variable = sockets_variable(options_.data_interfaces);
-  if (variable.ok()) setenv("NCCL_SOCKET_IFNAME", variable->c_str(), 1);
-  return variable.status();
+  if (!variable.ok()) return variable.status();
+  setenv("NCCL_SOCKET_IFNAME", variable->c_str(), 1);
+  data_interfaces_ = base::split_at_commas(options_.data_interfaces);
+  const auto addresses = transport::local_addresses(data_interfaces_);
+  const Status checked = check_data_interfaces(data_interfaces_, addresses);
+  if (!checked.ok()) return checked;
+  member_facts_.data_endpoint = data_endpoint(addresses, front_->listeners());
+  if (member_facts_.data_endpoint.empty())
+    log(Level::kWarning,
+        "other servers' copies do not come by --data-interface %s: the server does not listen on "
+        "%s (--listen)",
+        options_.data_interfaces.c_str(), addresses.front().text.c_str());
+  return Status();
 }
 
 Status DaemonImpl::prepare() {
@@ -340,10 +354,13 @@ Status DaemonImpl::prepare() {
   }
   const bool has_pool_peers = !options_.member.pools.empty() && options_.member.has_peers;
   const PoolPeers* const of_pool = has_pool_peers ? &pool_peers_ : nullptr;
-  auto peers = Peers::open(options_.peers_file, of_pool, [this](const session::Peer& peer) {
-    const std::shared_ptr<const access::Settings> settings = front_->guard()->settings();
-    return must_seal(with_policy(context_.sealing, settings->policy), peer, true, false);
-  });
+  auto peers = Peers::open(
+      options_.peers_file, of_pool,
+      [this](const session::Peer& peer) {
+        const std::shared_ptr<const access::Settings> settings = front_->guard()->settings();
+        return must_seal(with_policy(context_.sealing, settings->policy), peer, true, false);
+      },
+      data_interfaces_);
   if (!peers.ok()) return peers.status();
   peers_ = peers.take();
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
@@ -467,8 +484,10 @@ Status DaemonImpl::join_pool() {
   bool others_may_come = false;
   for (const transport::Listener& listener : front_->listeners())
     others_may_come |= !listener.loopback && listener.port != 0;
+  const std::string data_endpoint = std::move(member_facts_.data_endpoint);
   member_facts_ =
       facts_of_member(options_.member, host_, front_->port(), others_may_come, inventory_);
+  member_facts_.data_endpoint = data_endpoint;
   member_facts_.product_version = options_.product_version;
   PoolLinkOptions options;
   options.addresses = options_.member.pools;

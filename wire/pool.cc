@@ -21,6 +21,7 @@ void visit(V& v, ServerFacts& m) {
   v.unless_empty(11, m.draining);
   v(12, m.gpus);
   v.unless_empty(13, m.passage_id);
+  v.unless_empty(14, m.data_endpoint);
 }
 
 template <typename V>

@@ -30,6 +30,8 @@ struct ServerFacts {
   std::vector<GpuRecord> gpus;
   // 16 raw bytes, random, of this run: PassageToken::server_id names the server so.
   std::string passage_id;
+  // Where other servers reach it, for copies between GPUs; empty: where clients do.
+  std::string data_endpoint;
 };
 
 enum class LeasePhase : uint8_t {

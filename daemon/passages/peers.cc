@@ -54,8 +54,8 @@ std::string passage_key(const wire::PassageToken& token) {
 }  // namespace
 
 Result<std::unique_ptr<Peers>> Peers::open(const std::string& file, const PoolPeers* pool,
-                                           Rule rule) {
-  std::unique_ptr<Peers> peers(new Peers(file, pool, std::move(rule)));
+                                           Rule rule, std::vector<std::string> interfaces) {
+  std::unique_ptr<Peers> peers(new Peers(file, pool, std::move(rule), std::move(interfaces)));
   const auto read = peers->read();
   if (!read.ok()) return read.status();
   for (unsigned i = 0; i < kThreads && !(file.empty() && pool == nullptr); ++i)
@@ -181,13 +181,13 @@ Result<wire::ReachReply> Peers::look_for(const std::string& server_id) {
   auto endpoints = read_for(server_id);
   if (!endpoints.ok()) return endpoints.status();
   std::string against;
-  session::ConnectOptions options;
-  options.timeout_ms = kReachMs;
+  Result<session::ConnectOptions> options = this->options();
+  if (!options.ok()) return options.status();
   const base::Deadline deadline(kLookMs);
   for (const session::Endpoint& endpoint : *endpoints) {
     if (deadline.passed()) return Status(Code::kTimeout, "others do not answer: " + against);
     double round_trip_us = 0;
-    Result<wire::MeetReply> met = session::meet(endpoint, options, &round_trip_us);
+    Result<wire::MeetReply> met = session::meet(endpoint, *options, &round_trip_us);
     if (!met.ok()) note(endpoint, met.status(), &against);
     if (!met.ok() || met->server_id != server_id) continue;
     const Result<bool> ruled = rules_sealed(endpoint);
@@ -200,6 +200,18 @@ Result<wire::ReachReply> Peers::look_for(const std::string& server_id) {
     return reply;
   }
   return found_nowhere(*endpoints, against);
+}
+
+// An interface may get its addresses late, or others.
+Result<session::ConnectOptions> Peers::options() const {
+  session::ConnectOptions options;
+  options.timeout_ms = kReachMs;
+  if (interfaces_.empty()) return options;
+  options.from = transport::local_addresses(interfaces_);
+  if (!options.from.empty()) return options;
+  return Status(Code::kUnavailable,
+                "none of the interfaces that --data-interface names has an "
+                "address now; 'ip address' lists them");
 }
 
 Result<bool> Peers::rules_sealed(const session::Endpoint& endpoint) const {
@@ -220,9 +232,9 @@ Result<Peers::Passage> Peers::ask(const session::Endpoint& endpoint,
   request.channel = static_cast<uint16_t>(wire::kPassageChannels | token.number |
                                           (passage.sealed ? wire::kSealedPassage : 0));
   request.proof = session::prove_join(passage_key(token), wire::Request::kJoin, request);
-  session::ConnectOptions options;
-  options.timeout_ms = kReachMs;
-  Result<session::Connection> connection = session::take_passage(endpoint, options, request);
+  Result<session::ConnectOptions> options = this->options();
+  if (!options.ok()) return options.status();
+  Result<session::Connection> connection = session::take_passage(endpoint, *options, request);
   if (!connection.ok()) return connection.status();
   passage.connection = connection.take();
   passage.connection.keep_alive();

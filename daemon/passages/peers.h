@@ -28,9 +28,11 @@ class Peers {
   using Rule = std::function<base::Result<bool>(const session::Peer& peer)>;
   // `file`: one endpoint a line; empty: no server is named. The error says what is wrong with it.
   // `pool`: the pool's servers, which must outlive this; null: none. Connections are made in the
-  // calling thread's network.
+  // calling thread's network. `interfaces`: they leave by these (--data-interface); empty: the
+  // kernel chooses.
   static base::Result<std::unique_ptr<Peers>> open(const std::string& file, const PoolPeers* pool,
-                                                   Rule rule);
+                                                   Rule rule,
+                                                   std::vector<std::string> interfaces = {});
   // Waits for the connections that are being made.
   ~Peers();
 
@@ -53,8 +55,12 @@ class Peers {
   base::Result<wire::ReachReply> reach(const std::string& server_id);
 
  private:
-  Peers(std::string file, const PoolPeers* pool, Rule rule)
-      : file_(std::move(file)), pool_(pool), rule_(std::move(rule)) {}
+  Peers(std::string file, const PoolPeers* pool, Rule rule, std::vector<std::string> interfaces)
+      : file_(std::move(file)),
+        pool_(pool),
+        rule_(std::move(rule)),
+        interfaces_(std::move(interfaces)) {}
+  base::Result<session::ConnectOptions> options() const;
   base::Result<std::vector<session::Endpoint>> read() const;
   // All that may be meant, the likeliest first.
   base::Result<std::vector<session::Endpoint>> read_for(const std::string& server_id);
@@ -68,6 +74,7 @@ class Peers {
   const std::string file_;
   const PoolPeers* const pool_;
   const Rule rule_;
+  const std::vector<std::string> interfaces_;
   void work();
 
   std::vector<std::thread> threads_;

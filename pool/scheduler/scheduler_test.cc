@@ -810,9 +810,10 @@ TEST(Scheduler, NamesItsServersToEachOther) {
   TestServer& two = world.add("gpu2", 1);
   one.facts.passage_id = std::string(wire::kPassageIdBytes, '\1');
   two.facts.passage_id = "of a wrong length";
+  two.facts.data_endpoint = "10.1.0.2:7433";  // copies between servers have a network of their own
   world.settle();
   world.pass(3);
-  EXPECT_EQ(one.peers, (std::map<std::string, std::string>{{"gpu2", "gpu2:7433/0"}}));
+  EXPECT_EQ(one.peers, (std::map<std::string, std::string>{{"gpu2", "10.1.0.2:7433/0"}}));
   EXPECT_EQ(two.peers, (std::map<std::string, std::string>{{"gpu1", "gpu1:7433/16"}}));
 
   TestServer& three = world.add("gpu3", 1);

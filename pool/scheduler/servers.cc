@@ -285,7 +285,9 @@ void Scheduler::State::take_facts(Member& server, const wire::ServerFacts& facts
 
 void Scheduler::State::name_to_others(const Member& server) {
   const wire::ServerFacts& facts = server.record.facts;
-  wire::PoolPeer peer{server.record.name, facts.endpoint, facts.passage_id};
+  const bool apart = !facts.data_endpoint.empty();
+  wire::PoolPeer peer{server.record.name, apart ? facts.data_endpoint : facts.endpoint,
+                      facts.passage_id};
   // What one server writes must not spoil the answers to all others.
   if (peer.endpoint.size() > wire::kPeerEndpointBytesMax) peer.endpoint.clear();
   if (peer.passage_id.size() != wire::kPassageIdBytes) peer.passage_id.clear();

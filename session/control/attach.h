@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "session/control/connection.h"
 #include "transport/registry.h"
+#include "transport/tcp/local_addresses.h"
 #include "transport/testing/shaped.h"
 #include "wire/control.h"
 #include "wire/pool.h"
@@ -48,6 +49,8 @@ class Lessor {
 struct ConnectOptions {
   std::string token;
   int timeout_ms = 5000;  // to connect
+  // From one of these addresses of this machine; empty: the kernel chooses.
+  std::vector<transport::LocalAddress> from;
   // For an answer. 0: timeout_ms. While the server says why a request waits, it goes on waiting.
   int answer_ms = 0;
   // Makes the seal of a connection. Null: the plain protocol.

@@ -35,7 +35,7 @@ Result<Reply> decoded(const Result<Message>& message, const Status& otherwise) {
 // spoken with it, without the token.
 static Result<Connection> connect_sealed(const Endpoint& endpoint, const ConnectOptions& options,
                                          const Deadline& deadline, std::string* token) {
-  Result<Connection> connection = connect_to(endpoint, deadline);
+  Result<Connection> connection = connect_to(endpoint, deadline, options.from);
   if (!connection.ok() || options.securer == nullptr) return connection;
   Result<std::unique_ptr<Seal>> seal = options.securer->secure(endpoint);
   if (!seal.ok()) return seal.status();
@@ -47,7 +47,7 @@ static Result<Connection> connect_sealed(const Endpoint& endpoint, const Connect
   if (secured.ok()) return connection;
   if (secured.code() == Code::kUnsupported && this_host) {
     token->clear();
-    return connect_to(endpoint, deadline);
+    return connect_to(endpoint, deadline, options.from);
   }
   if (secured.code() == Code::kClosed) {
     return Status(Code::kClosed,
@@ -81,7 +81,7 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
 Result<std::unique_ptr<ControlClient>> ControlClient::start_unproven(
     const Endpoint& endpoint, const ConnectOptions& options, const std::vector<uint8_t>& more) {
   Deadline deadline(options.timeout_ms);
-  Result<Connection> connection = connect_to(endpoint, deadline);
+  Result<Connection> connection = connect_to(endpoint, deadline, options.from);
   if (!connection.ok()) return connection.status();
   std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
   wire::Hello hello;

@@ -34,8 +34,10 @@ base::Status send_message(Connection* connection, uint16_t kind, base::Code code
 base::Result<Message> receive_message(Connection* connection, const base::Deadline& first,
                                       int whole_ms);
 
-// A connection to the server, or an error that says which step failed.
-base::Result<Connection> connect_to(const Endpoint& endpoint, const base::Deadline& deadline);
+// A connection to the server, or an error that says which step failed. `from`: as in
+// ConnectOptions.
+base::Result<Connection> connect_to(const Endpoint& endpoint, const base::Deadline& deadline,
+                                    const std::vector<transport::LocalAddress>& from = {});
 // Printable text from a peer, for a terminal.
 std::string cleaned(const std::string& text);
 

@@ -91,6 +91,14 @@ int connect_one(int fd, const sockaddr* address, socklen_t bytes, const Deadline
   return error;
 }
 
+// 0 or errno. The port is chosen when the connection is made.
+int bind_to(int fd, const transport::LocalAddress* own) {
+  if (own == nullptr) return 0;
+  const int later = 1;
+  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &later, sizeof later);
+  return bind(fd, reinterpret_cast<const sockaddr*>(&own->address), own->bytes) == 0 ? 0 : errno;
+}
+
 Result<Connection> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -172,7 +180,8 @@ Result<Endpoint> parse_endpoint(const std::string& written) {
   return endpoint;
 }
 
-Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
+Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline,
+                              const std::vector<transport::LocalAddress>& from) {
   if (!endpoint.unix_path.empty()) return connect_unix(endpoint, deadline);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -187,6 +196,7 @@ Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline
                      endpoint.host.c_str(), gai_strerror(resolved)));
   }
   int error = EHOSTUNREACH;
+  bool same_kind = from.empty();
   base::Fd connected;
   for (addrinfo* at = list; at != nullptr && !connected.valid(); at = at->ai_next) {
     base::Fd fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, at->ai_protocol));
@@ -194,7 +204,12 @@ Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline
       if (errno != EAFNOSUPPORT) error = errno;
       continue;
     }
-    int failed = connect_one(fd.get(), at->ai_addr, at->ai_addrlen, deadline);
+    const transport::LocalAddress* const own =
+        from.empty() ? nullptr : transport::address_towards(from, at->ai_addr);
+    if (!from.empty() && own == nullptr) continue;
+    same_kind = true;
+    int failed = bind_to(fd.get(), own);
+    if (failed == 0) failed = connect_one(fd.get(), at->ai_addr, at->ai_addrlen, deadline);
     if (failed == 0) {
       connected = std::move(fd);
     } else if (error == EHOSTUNREACH || failed == ECONNREFUSED) {
@@ -203,6 +218,12 @@ Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline
     if (deadline.passed()) break;
   }
   freeaddrinfo(list);
+  if (!same_kind) {
+    return Status(
+        Code::kUnavailable,
+        base::format("%s cannot be reached from %s: %s has no address of its kind (IPv4 or IPv6)",
+                     endpoint.text.c_str(), from[0].text.c_str(), from[0].interface.c_str()));
+  }
   if (!connected.valid()) return connect_status(endpoint, error);
   Connection connection(std::move(connected), endpoint.text);
   connection.keep_alive();

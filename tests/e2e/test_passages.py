@@ -715,6 +715,41 @@ must(cuda.cuStreamSynchronize(waiting))
             self.ends(run, [here, there], **secret)
 
 
+@unittest.skipUnless(network.is_allowed(), "making networks needs root")
+@harness.needs_plain_client
+class DataInterface(ProgramTest):
+    """Copies leave by the interface that the operator named, whatever way the kernel would take."""
+
+    def test_an_interface_with_an_address_and_without(self):
+        secret = {"TENDRIL_TOKEN": "a token of more than sixteen letters"}
+        program = "near, far = memory(0, 100), memory(1, 100)\nmust(peer(far, 1, near, 0, 100))\n"
+        with network.Elsewhere() as elsewhere:
+            peers = pathlib.Path(self.folder, "peers")
+            peers.touch()
+            named = ("--data-interface", elsewhere.lines[1])
+            here = Server("--peers", peers, *named, warm=0, environment=secret)
+            self.addCleanup(here.stop)
+            with elsewhere.inside():
+                there = Server("--listen", "0.0.0.0", warm=0, environment=secret)
+            self.addCleanup(there.stop)
+            there.endpoint = f"{elsewhere.addresses[0]}:{there.port}"
+            peers.write_text(there.endpoint + "\n", encoding="utf-8")
+            run = self.copying(program + 'step("copied")', [here, there], **secret)
+            self.comes_to(run, "copied")
+            (lease,) = harness.listing(there, **secret)["leases"]
+            ways = [each["server"] for each in lease["passages"]]
+            self.assertEqual(ways, [f"{elsewhere.networks[1]}.1"])
+            self.go_on("copied")
+            self.passes(run)
+            network.ip("addr", "flush", "dev", elsewhere.lines[1])
+            run = self.copying(program, [here, there], TENDRIL_LOG="info", **secret)
+            self.assertIn("none of the interfaces that --data-interface names", self.passes(run))
+            words = ("serve", "--driver", harness.DRIVER, "--port", "0", *named)
+            status, _, error = harness.tendril(*words)
+            self.assertEqual(status, 1)
+            self.assertIn(f"names '{elsewhere.lines[1]}', which has no IP address", error)
+
+
 class Slow(Counted):
     """Counts what passes, and may hold each piece up for a while."""
 
