@@ -488,8 +488,11 @@ std::string text_of(const wire::ExportRecord& record) {
 
 }  // namespace
 
-void Sessions::worker_told(Session* session, const wire::WorkerRequest& request) {
+void Sessions::worker_told(Session* session, const wire::WorkerRequest& request,
+                           const std::string& tail) {
   const std::string text = text_of(request.record);
+  if (request.kind == wire::WorkerRequestKind::kPassageWay)
+    return passage_goes(session, request.record, text, tail);
   if (request.kind == wire::WorkerRequestKind::kLink) {
     session->link = text;
     return;
@@ -501,7 +504,8 @@ void Sessions::worker_told(Session* session, const wire::WorkerRequest& request)
 }
 
 // Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
-void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
+void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd,
+                            const std::string& tail) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
   if (session == nullptr || session->worker == nullptr) return;
@@ -559,12 +563,11 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kWantsWake:
     case wire::WorkerRequestKind::kReturned:
     case wire::WorkerRequestKind::kForgot:
-      worker_moved(session.get(), request);
-      break;
+      return worker_moved(session.get(), request);
     case wire::WorkerRequestKind::kLink:
     case wire::WorkerRequestKind::kDirect:
-      worker_told(session.get(), request);
-      break;
+    case wire::WorkerRequestKind::kPassageWay:
+      return worker_told(session.get(), request, tail);
     case wire::WorkerRequestKind::kReady:
     case wire::WorkerRequestKind::kTransport:
     case wire::WorkerRequestKind::kLearned:

@@ -243,7 +243,13 @@ class Sessions {
       uint32_t taken = 0;  // lines, a bit each
     };
     std::map<uint32_t, Offered> passages;
-    std::vector<wire::PassageRecord> connected;  // to other servers, from the first copy on
+    // To other servers, from the first copy on.
+    struct Connected {
+      uint32_t number = 0;    // the passage's
+      std::string server_id;  // of one that this server has connected to
+      wire::PassageRecord record;
+    };
+    std::vector<Connected> connected;
   };
   struct Lease {
     uint64_t id = 0;
@@ -374,7 +380,7 @@ class Sessions {
   void copy_ahead(Lease* lease, uint64_t now_ns);
   bool is_beside_parked(const Lease& lease) const;
   bool may_be_parked(const Lease& lease, uint64_t now_ns, uint64_t idle_ns) const;
-  void worker_told(Session* session, const wire::WorkerRequest& request);
+  void worker_told(Session* session, const wire::WorkerRequest& request, const std::string& tail);
   void worker_moved(Session* session, const wire::WorkerRequest& request);
   void forget_move(Lease* lease, uint64_t session_id);
   bool wakes_for_seat(Lease* lease);
@@ -434,14 +440,18 @@ class Sessions {
   std::shared_ptr<Session> find_session(wire::Request kind, const wire::JoinRequest& request);
 
   void worker_gone(uint64_t session_id, const std::string& how);
-  void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd);
+  void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd,
+                    const std::string& tail);
   void worker_asked_for_image(const Session& session, const wire::WorkerRequest& request,
                               base::Fd fd);
   // daemon/passages/. They hold mutex_.
   wire::ExportAnswer offer_passage(Session* session, wire::ExportRecord* record);
   void dial_passage(const Session& session, const wire::ExportRecord& record);
+  // Its worker says what carries it.
+  void passage_goes(Session* session, const wire::ExportRecord& record, const std::string& brief,
+                    const std::string& tail);
   // Takes mutex_.
-  void connected_to(uint64_t session_id, const std::string& server, bool sealed);
+  void connected_to(uint64_t session_id, Session::Connected passage);
   // daemon/outage/. They hold mutex_, except those for the supervisor's thread, which take it.
   void watch_client(const std::shared_ptr<Session>& session);  // supervisor's thread
   void watch_connection(const std::shared_ptr<Session>& session,
@@ -461,6 +471,8 @@ class Sessions {
   PackedServers* const packed_;
   std::vector<gpu::ApiFacts> facts_;  // constant
   ImageStore* images_ = nullptr;
+  // What passages to a server go over best, by owner and the server's id (session/choice/ways.h).
+  std::map<std::pair<std::string, std::string>, std::string> ways_;
   Peers* peers_ = nullptr;
   Cgroups* groups_ = nullptr;
   std::function<base::Status(pid_t)> bound_network_;

@@ -209,8 +209,9 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   }
   WorkerPool::Uses uses;
   uses.gone = [this, id](const std::string& how) { worker_gone(id, how); };
-  uses.asked = [this, id](const wire::WorkerRequest& request, base::Fd fd) {
-    worker_asked(id, request, std::move(fd));
+  uses.asked = [this, id](const wire::WorkerRequest& request, base::Fd fd,
+                          const std::string& tail) {
+    worker_asked(id, request, std::move(fd), tail);
   };
   uses.answered = [this, id](const wire::TransportAnswers& answers, base::Fd fd) {
     worker_answered(id, answers, std::move(fd));

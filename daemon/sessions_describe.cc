@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "base/clock.h"
 #include "daemon/sessions.h"
@@ -95,15 +96,16 @@ wire::LeaseRecord Sessions::record_of(const Lease& lease, const access::Principa
   record.windows = arbiter_->in_gang(lease.id);
   record.uses = arbiter_->use_of(lease.id);
   std::set<std::string> links;
-  std::set<std::pair<std::string, bool>> passages;
+  std::set<std::tuple<std::string, bool, std::string>> passages;
   for (const auto& [tally, id] : lease.sessions) {
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) continue;
     links.insert(link_of(*session->second));
-    for (const wire::PassageRecord& each : session->second->connected)
-      passages.emplace(each.server, each.sealed);
+    for (const auto& each : session->second->connected)
+      passages.emplace(each.record.server, each.record.sealed, each.record.way);
   }
-  for (const auto& [server, sealed] : passages) record.passages.push_back({server, sealed});
+  for (const auto& [server, sealed, way] : passages)
+    record.passages.push_back({server, sealed, way});
   links.erase("");
   for (const std::string& link : links) record.links += (record.links.empty() ? "" : ", ") + link;
   for (uint32_t slice = 0; slice < lease.slices.size(); ++slice)

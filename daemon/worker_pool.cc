@@ -352,9 +352,10 @@ void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
   arguments.insert(arguments.end(), order.arguments.begin(), order.arguments.end());
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
-  events.asked = [this](WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
+  events.asked = [this](WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd,
+                        const std::string& tail) {
     const Uses uses = uses_of(*worker);
-    if (uses.asked) uses.asked(request, std::move(fd));
+    if (uses.asked) uses.asked(request, std::move(fd), tail);
   };
   events.answered = [this](WorkerProcess* worker, const wire::TransportAnswers& answers,
                            base::Fd fd) {

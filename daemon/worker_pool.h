@@ -75,7 +75,8 @@ class WorkerPool {
   // of its requests. `answered`: when it has chosen a transport.
   struct Uses {
     std::function<void(const std::string& how)> gone;
-    std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
+    std::function<void(const wire::WorkerRequest& request, base::Fd fd, const std::string& tail)>
+        asked;
     std::function<void(const wire::TransportAnswers& answers, base::Fd fd)> answered;
   };
   // What a session needs of its worker. Any idle worker at that post will do, unless `like`,

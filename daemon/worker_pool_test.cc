@@ -86,7 +86,7 @@ class WorkerPoolTest : public ::testing::Test {
   Taken take(uint32_t gpu, const std::string& api) {
     auto said = std::make_shared<std::promise<std::string>>();
     WorkerPool::Uses uses;
-    uses.asked = [said](const wire::WorkerRequest& request, base::Fd) {
+    uses.asked = [said](const wire::WorkerRequest& request, base::Fd, const std::string&) {
       said->set_value(reinterpret_cast<const char*>(request.record.content));
     };
     WorkerPool::Wish wish;

@@ -84,10 +84,13 @@ void WorkerProcess::read_control() {
   wire::WorkerRequest request = {};
   wire::TransportAnswers answers;
   bool good = received.ok() && bytes >= sizeof request;
+  std::string tail;
   if (good) {
     memcpy(&request, buffer.data(), sizeof request);
-    good = wire::decode(buffer.data() + sizeof request, bytes - sizeof request, &answers);
+    tail.assign(buffer.begin() + sizeof request, buffer.begin() + static_cast<ptrdiff_t>(bytes));
   }
+  if (good && request.kind == wire::WorkerRequestKind::kTransport)
+    good = wire::decode(reinterpret_cast<const uint8_t*>(tail.data()), tail.size(), &answers);
   if (!good) {
     // The worker closed its end and will exit. Or it sent nonsense and must exit.
     loop_->unwatch(control_.get());
@@ -104,7 +107,7 @@ void WorkerProcess::read_control() {
     if (events_.learned)
       events_.learned(std::string(name, strnlen(name, sizeof request.record.content)));
   } else if (events_.asked) {
-    events_.asked(this, request, std::move(first));
+    events_.asked(this, request, std::move(first), tail);
   }
 }
 

@@ -24,7 +24,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Events {
     std::function<void(WorkerProcess*)> ready;  // its context exists; it waits for an assignment
-    std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd)> asked;
+    // `tail`: what followed the request.
+    std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd,
+                       const std::string& tail)>
+        asked;
     // Its answer to the client's offers of transports.
     std::function<void(WorkerProcess*, const wire::TransportAnswers&, base::Fd)> answered;
     std::function<void(const std::string& name)> learned;  // a system call that is on no list

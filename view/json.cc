@@ -55,7 +55,8 @@ void add_use(const wire::SliceUse& use, Json* slice) {
 Json passages_json(const wire::LeaseRecord& lease) {
   Json passages = Json::array();
   for (const wire::PassageRecord& passage : lease.passages)
-    passages.push_back({{"server", passage.server}, {"sealed", passage.sealed}});
+    passages.push_back(
+        {{"server", passage.server}, {"sealed", passage.sealed}, {"way", passage.way}});
   return passages;
 }
 

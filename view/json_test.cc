@@ -91,7 +91,13 @@ TEST(Json, Servers) {
           "passages": [
             {
               "server": "10.0.0.3",
-              "sealed": true
+              "sealed": true,
+              "way": ""
+            },
+            {
+              "server": "10.0.0.4",
+              "sealed": false,
+              "way": "rdma"
             }
           ],
           "standing": "granted",

@@ -93,7 +93,8 @@ std::string memory_of(const wire::LeaseRecord& lease) {
 std::string data_text(const wire::LeaseRecord& lease) {
   std::string text = lease.links.empty() ? "-" : safe(lease.links);
   for (const wire::PassageRecord& passage : lease.passages)
-    text += ", " + safe(passage.server) + (passage.sealed ? " sealed" : " in clear");
+    text += ", " + safe(passage.server) + (passage.sealed ? " sealed" : " in clear") +
+            (passage.way.empty() ? "" : " over " + safe(passage.way));
   return text;
 }
 

@@ -16,12 +16,12 @@ TEST(Listing, Leases) {
   };
   EXPECT_EQ(leases_text(views),
             "LEASE  SERVER      WHO      PROGRAM    SLICES                               TIME 10 S "
-            "/ ALL   QUEUED    TERMS     MEMORY USED / QUOTA  PROCESSES  DATA                      "
-            "         AGE\n9  "
+            "/ ALL   QUEUED    TERMS     MEMORY USED / QUOTA  PROCESSES  DATA"
+            "                                                            AGE\n9  "
             "    rack7:7433  "
             "ada@box  train?.py  GPU 0: 0.333333, GPU 1: 1.00 packed  24.1% / 25.0%, -  0.2 s, -  "
-            "lend, -4  5 B / 175.0 GiB      2          sealed(tcp), shm, 10.0.0.3 sealed  "
-            "2h10m\n");
+            "lend, -4  5 B / 175.0 GiB      2          sealed(tcp), shm, 10.0.0.3 sealed, "
+            "10.0.0.4 in clear over rdma  2h10m\n");
   EXPECT_EQ(leases_text({}), "");
 }
 

@@ -159,6 +159,19 @@ void add_leases(const wire::ListReply& list, const Counters& counters, std::stri
   for (const LeaseMetrics& ended : counters.ended) add_idle(ended.lease, ended.idle_s);
 }
 
+// By what carries them: "tcp", "rdma". Workers say it, so other words are none.
+void add_passages(const wire::ListReply& list, std::string* out) {
+  uint64_t tcp = 0, rdma = 0;
+  for (const wire::LeaseRecord& lease : list.leases) {
+    for (const wire::PassageRecord& passage : lease.passages)
+      ++(passage.way.compare(0, 4, "rdma") == 0 ? rdma : tcp);
+  }
+  Family family(out, "tendril_passages", "gauge",
+                "Ways of leases to other servers, for copies between GPUs.");
+  family.add(label("way", "rdma"), static_cast<double>(rdma));
+  family.add(label("way", "tcp"), static_cast<double>(tcp));
+}
+
 // The names, labels and units of dcgm-exporter (gauges; memory in MiB, utilisation in per cent).
 void add_dcgm(const wire::ListReply& list, std::string* out) {
   using Gpu = const wire::GpuRecord&;
@@ -231,6 +244,7 @@ std::string metrics_text(const wire::ListReply& list, const Counters& counters, 
   add_server(list, counters, &out);
   add_gpus(list, counters, &out);
   add_leases(list, counters, &out);
+  add_passages(list, &out);
   add_sessions(list, &out);
   if (dcgm) add_dcgm(list, &out);
   return out;

@@ -34,6 +34,7 @@ wire::ListReply sample() {
   lease.standing = wire::Standing::kParked;
   lease.standing_s = 90;
   lease.parks = 2;
+  lease.passages = {{"10.0.0.3", true, ""}, {"10.0.0.4", false, "rdma (3.4x)"}};
   list.leases = {lease};
   wire::SessionRecord session;
   session.session_id = 12;
@@ -73,6 +74,8 @@ TEST(Metrics, WhatIsKnownIsThere) {
   EXPECT_TRUE(has_line(text, "tendril_lease_refusals_total 3"));
   EXPECT_TRUE(has_line(text, "# TYPE tendril_lease_refusals_total counter"));
   EXPECT_TRUE(has_line(text, "tendril_sessions 2"));
+  EXPECT_TRUE(has_line(text, "tendril_passages{way=\"rdma\"} 1")) << text;
+  EXPECT_TRUE(has_line(text, "tendril_passages{way=\"tcp\"} 1"));
   const std::string lease =
       R"({lease="9",gpu="0",user="ada",client="box",program="a \"quoted\\?? program"} )";
   EXPECT_TRUE(has_line(text, "tendril_lease_gpu_seconds_total" + lease + "1.5")) << text;

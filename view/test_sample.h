@@ -40,7 +40,7 @@ inline wire::ListReply sample_list() {
   lease.uses = {{true, 240'500, 1'500'000'000, 250'000'000, 6'000'000'000}};
   lease.processes = 2;
   lease.links = "sealed(tcp), shm";
-  lease.passages = {{"10.0.0.3", true}};
+  lease.passages = {{"10.0.0.3", true, ""}, {"10.0.0.4", false, "rdma"}};
   lease.age_s = 7800;
   list.leases = {lease};
   wire::SessionRecord session;

@@ -26,7 +26,8 @@ enum class WorkerMessageKind : uint32_t {
   kExport = 5,  // the answer to a WorkerRequest; descriptor [0] if the fetched thing has one
   kCommand = 6,  // the connection that attached; descriptor [0]
   // The connection of passage `reserved` (PassageToken); descriptor [0]. Without one there will be
-  // none: the tail says why.
+  // none: the tail says why. With the first connection of a trial that this worker has asked for,
+  // the tail is what was remembered of the way.
   kPassage = 7,
   // Copy device memory to the host and release it, once all that was submitted is done. `reserved`
   // numbers the parks of a lease; the answers repeat it. Answered with kParked or kStays.
@@ -112,6 +113,8 @@ inline constexpr uint32_t kPassagesMax = 64;  // of one session
 // A line's number is the passage's, and this for each line before it. The first line's is the
 // passage's own.
 inline constexpr uint32_t kPassageLine = 0x400, kPassageLinesMax = 8;
+// Behind all lines: the connections of the passage's trial of a fabric.
+inline constexpr uint32_t kTrialLinesMax = 4;
 struct PassageToken {
   uint8_t server_id[kServerIdBytes];  // where the session is
   uint64_t session_id;
@@ -148,6 +151,9 @@ enum class WorkerRequestKind : uint32_t {
   kForgot = 17,     // it has no copies in the host's memory
   kLink = 18,       // `record.content` says what carries the session, for people
   kDirect = 19,     // `record.content` says what GPUDirect does for it, for people
+  // What carries passage `record.bytes`, for people. The tail: a line for the log, then what is to
+  // be remembered of the way.
+  kPassageWay = 20,
 };
 
 struct WorkerRequest {

@@ -61,6 +61,7 @@ template <typename V>
 void visit(V& v, PassageRecord& m) {
   v(1, m.server);
   v.unless_empty(2, m.sealed);
+  v.unless_empty(3, m.way);
 }
 
 template <typename V>

@@ -220,6 +220,7 @@ struct SliceUse {
 struct PassageRecord {
   std::string server;  // its address, or as this server's operator wrote it
   bool sealed = false;
+  std::string way;  // "rdma (3.4x)", "tcp"; empty: over its connections, and nothing else was tried
 };
 
 struct LeaseRecord {

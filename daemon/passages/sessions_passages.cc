@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passages: a token for each, and the connection that comes for it. See sessions.h.
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
@@ -16,6 +17,8 @@ using base::Code;
 using base::Status;
 
 constexpr uint64_t kTokenNs = 30'000'000'000;
+// What is remembered of ways to servers, for so many owners and servers, a text each.
+constexpr size_t kWaysMost = 1024, kWayBytesMost = 2048;
 
 // What a request to join says of the passage and its line.
 struct AskedLine {
@@ -64,8 +67,16 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
   wire::PassageToken token;
   memcpy(&token, record.content, sizeof token);
   const auto number = static_cast<uint32_t>(record.bytes);
-  auto done = [this, id = session.id, worker = session.worker,
-               number](base::Result<Peers::Passage> passage) {
+  const std::string server_id(reinterpret_cast<const char*>(token.server_id),
+                              sizeof token.server_id);
+  std::vector<uint8_t> known;
+  const auto lease = leases_.find(session.lease_id);
+  if (number / wire::kPassageLine == wire::kPassageLinesMax && lease != leases_.end()) {
+    const auto way = ways_.find({lease->second->owner.id, server_id});
+    if (way != ways_.end()) known.assign(way->second.begin(), way->second.end());
+  }
+  auto done = [this, id = session.id, worker = session.worker, number, server_id,
+               known](base::Result<Peers::Passage> passage) {
     wire::WorkerMessage message = {};
     if (!passage.ok()) {
       message.kind = wire::WorkerMessageKind::kPassage;
@@ -76,9 +87,11 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
     }
     message = passage_message(number, passage->connection, passage->sealed);
     const int fd = passage->connection.descriptor();
-    (void)worker->send(message, &fd, 1);
+    // On a thread of Peers. Before its worker has it, which then says more of it.
+    const std::string server = printable(passage->server, wire::kNewsTextBytesMax);
     if (number < wire::kPassageLine)
-      connected_to(id, passage->server, passage->sealed);  // on a thread of Peers
+      connected_to(id, {number, server_id, {server, passage->sealed, ""}});
+    (void)worker->send(message, &fd, 1, known);
   };
   if (peers_ == nullptr || token.number >= wire::kSealedPassage)
     return done(Status(Code::kRefused, "this server makes no connections to others"));
@@ -87,10 +100,32 @@ void Sessions::dial_passage(const Session& session, const wire::ExportRecord& re
   peers_->dial(token, session.sealed, std::move(done));
 }
 
-void Sessions::connected_to(uint64_t session_id, const std::string& server, bool sealed) {
+void Sessions::connected_to(uint64_t session_id, Session::Connected passage) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (const std::shared_ptr<Session> session = find_session(session_id))
-    session->connected.push_back({printable(server, wire::kNewsTextBytesMax), sealed});
+    session->connected.push_back(std::move(passage));
+}
+
+void Sessions::passage_goes(Session* session, const wire::ExportRecord& record,
+                            const std::string& brief, const std::string& tail) {
+  const auto passage =
+      std::find_if(session->connected.begin(), session->connected.end(),
+                   [&](const Session::Connected& each) { return each.number == record.bytes; });
+  if (passage == session->connected.end()) return;
+  passage->record.way = brief;
+  const size_t end = std::min(tail.find('\n'), tail.size());
+  log(Level::kInfo, "session %lu: copies to and from %s go over %s; %s",
+      static_cast<unsigned long>(session->id), passage->record.server.c_str(), brief.c_str(),
+      printable(tail.substr(0, end), 1000).c_str());
+  const auto lease = leases_.find(session->lease_id);
+  if (passage->server_id.empty() || lease == leases_.end()) return;
+  const std::pair<std::string, std::string> key(lease->second->owner.id, passage->server_id);
+  const std::string way = tail.substr(std::min(end + 1, tail.size()), kWayBytesMost);
+  if (ways_.size() >= kWaysMost) ways_.clear();
+  if (way.empty())
+    ways_.erase(key);
+  else
+    ways_[key] = way;
 }
 
 Status Sessions::join_passage(const wire::JoinRequest& request, bool must_seal) {
@@ -101,7 +136,8 @@ Status Sessions::join_passage(const wire::JoinRequest& request, bool must_seal) 
   const Status unknown(Code::kNotFound, "no session of this server expects that connection");
   if (session == nullptr || session->ending || !session->started) return unknown;
   const auto offered = session->passages.find(line.passage);
-  if (offered == session->passages.end() || line.index >= wire::kPassageLinesMax ||
+  if (offered == session->passages.end() ||
+      line.index >= wire::kPassageLinesMax + wire::kTrialLinesMax ||
       (offered->second.taken & 1u << line.index) != 0 ||
       offered->second.until_ns < base::now_ns() ||
       !session::is_proven(offered->second.key, wire::Request::kJoin, request))
@@ -125,7 +161,7 @@ void Sessions::joined_passage(const wire::JoinRequest& request, session::Connect
   const int fd = connection.descriptor();
   (void)session->worker->send(message, &fd, 1);
   if (line.index != 0) return;
-  session->connected.push_back({connection.peer().address, line.sealed});
+  session->connected.push_back({line.number, "", {connection.peer().address, line.sealed, ""}});
   log(Level::kInfo, "session %lu: a worker of %s copies to and from it",
       static_cast<unsigned long>(session->id), connection.peer().text.c_str());
 }

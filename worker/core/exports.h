@@ -13,6 +13,15 @@
 
 namespace tendril::worker {
 
+// What carries the bytes of a passage.
+struct PassageWay {
+  std::string brief;       // for lists: "rdma (3.4x)"
+  std::string text;        // for the log
+  bool carried = false;    // by a fabric
+  bool failed = false;     // the fabric did, which carried it
+  std::string remembered;  // for the next passage to that server; empty: nothing
+};
+
 // Gets what became of passages to other servers' workers. On a thread of the process' own.
 class PassageTaker {
  public:
@@ -20,6 +29,10 @@ class PassageTaker {
   // Null: there is none, and `why` says it.
   virtual void passage_came(uint32_t number, std::unique_ptr<transport::Channel> channel,
                             const std::string& why) = 0;
+  // Connection `index` of a passage's trial of a fabric (wire::kTrialLinesMax). Not valid: there is
+  // none. `known`: what is remembered of the way to that server.
+  virtual void trial_came(uint32_t number, uint32_t index, base::Fd connection,
+                          const std::string& known) = 0;
 };
 
 class ParkLine;
@@ -51,6 +64,8 @@ class Exports {
   virtual bool dial_passage(uint32_t /*number*/, const wire::PassageToken& /*token*/) {
     return false;
   }
+  // For people, and for the next passage. Any thread.
+  virtual void say_passage_way(uint32_t /*number*/, const PassageWay& /*way*/) {}
 
   // What GPUDirect does for this session, for people; cut where it is too long.
   virtual void tell_direct(const std::string& /*text*/) {}

@@ -13,6 +13,7 @@
 #include <map>
 #include <thread>
 
+#include "base/text.h"
 #include "session/choice/trial_entry.h"
 #include "session/control/connection.h"
 #include "transport/sealed/sealed.h"
@@ -360,6 +361,16 @@ void DaemonLink::take_passage(Received* received) {
     dialled = dialled_.erase(number) != 0;
   }
   if (taker == nullptr) return;
+  const uint32_t line = number / wire::kPassageLine;
+  if (line >= wire::kPassageLinesMax) {
+    base::Fd connection;
+    const bool sealed = received->message.connection.sealed != 0;  // so it cannot be wanted
+    const bool here = !received->fds.empty() && !sealed;
+    if (here) connection = std::move(received->fds.front());
+    const std::string known = here ? std::string(received->tail.begin(), received->tail.end()) : "";
+    return taker->trial_came(number % wire::kPassageLine, line - wire::kPassageLinesMax,
+                             std::move(connection), known);
+  }
   auto channel = passage_channel(received, dialled);
   if (channel.ok())
     taker->passage_came(number, channel.take(), "");
@@ -424,6 +435,19 @@ bool DaemonLink::dial_passage(uint32_t number, const wire::PassageToken& token) 
     dialled_.insert(number);
   }
   return say(wire::WorkerRequestKind::kDialPassage, record_of_passage(number, token), -1).ok();
+}
+
+void DaemonLink::say_passage_way(uint32_t number, const PassageWay& way) {
+  wire::WorkerRequest request = {};
+  request.kind = wire::WorkerRequestKind::kPassageWay;
+  request.record.bytes = number;
+  memcpy(request.record.content, way.brief.data(),
+         std::min(way.brief.size(), sizeof request.record.content - 1));
+  const std::string tail = base::printable(way.text, 1000) + "\n" + way.remembered;
+  const auto* raw = reinterpret_cast<const uint8_t*>(&request);
+  std::vector<uint8_t> all(raw, raw + sizeof request);
+  all.insert(all.end(), tail.begin(), tail.end());
+  (void)session::send_descriptors(socket_, all.data(), all.size(), nullptr, 0);
 }
 
 void DaemonLink::release(const wire::ExportRecord& record) {

@@ -62,6 +62,7 @@ class DaemonLink final : public Exports, public ParkLine {
   bool offer_passage(uint32_t number, wire::PassageToken* token) override;
   bool dial_passage(uint32_t number, const wire::PassageToken& token) override;
   void tell_direct(const std::string& text) override;
+  void say_passage_way(uint32_t number, const PassageWay& way) override;
   ParkLine* park_line() override { return this; }
 
   void wait(uint32_t number, int timeout_ms) override;

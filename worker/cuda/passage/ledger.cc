@@ -23,6 +23,7 @@ bool is_sound(const PassageFrame& frame) {
     case PassageSays::kDone:
     case PassageSays::kTell:
     case PassageSays::kFail:
+    case PassageSays::kLeft:
       return frame.bytes == 0;
   }
   return false;
@@ -115,6 +116,11 @@ void PassageLedger::moved(uint64_t operation, uint64_t bytes, Steps* steps) {
   end(at, 0, steps);
 }
 
+void PassageLedger::again(uint64_t operation, uint64_t bytes) {
+  const auto at = halves_.find(operation);
+  if (at != halves_.end()) at->second.moved -= std::min(at->second.moved, bytes);
+}
+
 void PassageLedger::fail(uint64_t operation, int result, Steps* steps) {
   const auto at = halves_.find(operation);
   if (at == halves_.end()) return;
@@ -134,6 +140,7 @@ void PassageLedger::heard(const PassageFrame& frame, Steps* steps) {
       return;
     case PassageSays::kData:  // of one that has failed here
     case PassageSays::kDone:
+    case PassageSays::kLeft:
       return;
   }
 }
@@ -165,6 +172,8 @@ void PassageLedger::apply(Halves::iterator at, const PassageFrame& frame, Steps*
       return go_on(at, steps);
     case PassageSays::kFail:
       return end(at, passage_result(frame.value), steps);
+    case PassageSays::kLeft:
+      break;
   }
   break_rules(at->first, steps);
 }

@@ -18,6 +18,9 @@ enum class PassageSays : uint32_t {
   kDone = 3,   // the receiver has everything in its place
   kTell = 4,   // the event is over
   kFail = 5,   // the half that says so cannot go on; value: the driver's result
+  // Not of an operation. This end takes nothing more from the fabric's line `operation`, from which
+  // it has taken `value` pieces.
+  kLeft = 6,
 };
 struct PassageFrame {
   PassageSays says;
@@ -69,9 +72,11 @@ class PassageLedger {
   bool next_piece(uint64_t operation, uint64_t most, uint64_t* at, uint64_t* bytes);
   // kSend: these bytes go now. kReceive: the bytes of a kMove are in their place.
   void moved(uint64_t operation, uint64_t bytes, Steps* steps);
+  // kSend: these bytes got lost on their way, and go once more.
+  void again(uint64_t operation, uint64_t bytes);
   // It cannot go on, whatever the other worker says.
   void fail(uint64_t operation, int result, Steps* steps);
-  // `frame` is sound.
+  // `frame` is sound, and of an operation.
   void heard(const PassageFrame& frame, Steps* steps);
   // The connection is lost: all end so.
   void lose(int result, Steps* steps);

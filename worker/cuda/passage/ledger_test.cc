@@ -167,6 +167,29 @@ TEST(PassageLedger, WhoBreaksTheRulesWritesNothing) {
   EXPECT_FALSE(is_sound({PassageSays::kReady, 1, 1, 0}));
 }
 
+// A fabric lost them after this end had counted them.
+TEST(PassageLedger, BytesThatWereLostMustGoBeforeAllAreThere) {
+  PassageLedger ledger;
+  PassageLedger::Steps steps;
+  ASSERT_TRUE(ledger.add(1, PassageRole::kSend, 100, &steps));
+  ledger.arrived(1, &steps);
+  ledger.heard({PassageSays::kReady, 0, 1, 100}, &steps);
+  uint64_t at = 0, bytes = 0;
+  ASSERT_TRUE(ledger.next_piece(1, 100, &at, &bytes));
+  ledger.moved(1, 100, &steps);
+  ledger.again(1, 40);
+  ledger.again(7, 40);  // of an operation that is over
+  steps.clear();
+  ledger.heard({PassageSays::kDone, 0, 1, 0}, &steps);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].kind, PassageLedger::Step::Kind::kBreak) << "it cannot have them";
+  ledger.moved(1, 40, &steps);
+  steps.clear();
+  ledger.heard({PassageSays::kDone, 0, 1, 0}, &steps);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].kind, PassageLedger::Step::Kind::kEnd);
+}
+
 TEST(PassageShape, PartsCoverTheRowsOnce) {
   std::mt19937 draw(5);
   for (int turn = 0; turn < 300; ++turn) {

@@ -12,15 +12,21 @@ namespace {
 // What a program gets for a device that is lost.
 constexpr CUresult kPassageLost = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
+base::Status nonsense() {
+  return base::Status(base::Code::kInvalid, "the other worker breaks the rules");
+}
+
 }  // namespace
 
 Passage::Passage(gpu::Driver* driver, std::function<void(CUcontext, const PassageHold&)> released)
     : driver_(driver), released_(std::move(released)) {
-  void* memory = mmap(nullptr, kPassageMemoryBytes, PROT_READ | PROT_WRITE,
+  // Memory of a fabric that is never tried is never touched.
+  void* memory = mmap(nullptr, kPassageMemoryBytes + kFabricMemoryBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // connect() sees it
-  memory_ = static_cast<uint8_t*>(memory);
-  for (uint8_t* at = memory_; Line & line : lines_) {
+  memory_[0] = {static_cast<uint8_t*>(memory), kPassageMemoryBytes};
+  memory_[1] = {memory_[0].at + kPassageMemoryBytes, kFabricMemoryBytes};
+  for (uint8_t* at = memory_[0].at; Line & line : lines_) {
     line.passage = this;
     for (Stage* stage : {&line.in[0], &line.in[1], &line.out[0], &line.out[1]}) {
       stage->memory = at;
@@ -42,11 +48,13 @@ Passage::~Passage() {
     line.sender.join();
   }
   lose();
-  if (memory_ != nullptr) munmap(memory_, kPassageMemoryBytes);
+  for (Line& line : lines_) line.channel.reset();  // no card touches the memory any more
+  known_->remove(memory_[1].at);
+  if (memory_[0].at != nullptr) munmap(memory_[0].at, kPassageMemoryBytes + kFabricMemoryBytes);
 }
 
 void Passage::connect(uint32_t number, std::unique_ptr<transport::Channel> channel) {
-  if (number == 0 && (channel == nullptr || memory_ == nullptr)) return lose();
+  if (number == 0 && (channel == nullptr || memory_[0].at == nullptr)) return lose();
   const Hold hold(mutex_);
   if (channel == nullptr || lost_ || number >= wire::kPassageLinesMax) return;
   Line& line = lines_[number];
@@ -70,14 +78,17 @@ bool Passage::is_lost() {
 }
 
 void Passage::pin(CUcontext context) {
-  {
+  for (Memory& memory : memory_) {
+    {
+      const Hold hold(mutex_);
+      const bool wanted = &memory == &memory_[0] || fabric_wanted_;
+      if (!wanted || memory.pinned_in != nullptr || memory.at == nullptr) continue;
+    }
+    const CUresult result =
+        driver_->cuMemHostRegister_v2(memory.at, memory.bytes, CU_MEMHOSTREGISTER_PORTABLE);
     const Hold hold(mutex_);
-    if (pinned_in_ != nullptr || memory_ == nullptr) return;
+    if (result == CUDA_SUCCESS) memory.pinned_in = context;  // else copies are slower
   }
-  const CUresult result =
-      driver_->cuMemHostRegister_v2(memory_, kPassageMemoryBytes, CU_MEMHOSTREGISTER_PORTABLE);
-  const Hold hold(mutex_);
-  if (result == CUDA_SUCCESS) pinned_in_ = context;  // else copies are slower
 }
 
 // ---- halves ----
@@ -194,15 +205,17 @@ void Passage::end_context(CUcontext context) {
     stage->events.erase(made);
   });
   // The next copy pins it again. Other contexts may copy through it now.
-  const bool unpins = pinned_in_ == context;
-  unpins_ = unpins;
-  if (unpins) land_all(nullptr, &hold);
+  std::vector<Memory*> pinned;
+  for (Memory& memory : memory_)
+    if (memory.pinned_in == context) pinned.push_back(&memory);
+  unpins_ = !pinned.empty();
+  if (unpins_) land_all(nullptr, &hold);
   hold.unlock();
   for (CUevent event : events) driver_->cuEventDestroy_v2(event);
-  if (!unpins) return;
-  driver_->cuMemHostUnregister(memory_);
+  if (pinned.empty()) return;
+  for (const Memory* memory : pinned) driver_->cuMemHostUnregister(memory->at);
   hold.lock();
-  pinned_in_ = nullptr;
+  for (Memory* memory : pinned) memory->pinned_in = nullptr;
   unpins_ = false;
   changed_.notify_all();
   pieces_.notify_all();
@@ -218,6 +231,7 @@ void Passage::lose() {
   take(steps);
   frames_.clear();
   sends_.clear();
+  again_.clear();
   changed_.notify_all();
   pieces_.notify_all();
 }
@@ -303,24 +317,30 @@ void Passage::land(Stage* stage, Hold* hold) {
 
 void Passage::receive_main(void* self) {
   auto* line = static_cast<Line*>(self);
+  Passage* const passage = line->passage;
   Stage* last = nullptr;
-  while (line->passage->receive_one(line, &last)) continue;
+  base::Status over;
+  while (over.ok()) over = passage->receive_one(line, &last);
   if (last != nullptr) {
-    Hold hold(line->passage->mutex_);
-    line->passage->land(last, &hold);
+    Hold hold(passage->mutex_);
+    passage->land(last, &hold);
   }
-  line->passage->lose();
+  const bool spoiled = over.code() == base::Code::kInvalid;  // by the other end
+  if (line->carrier != nullptr && !spoiled && !line->carrier->peer_closed())
+    passage->leave_fabric(line, over.message());
+  else
+    passage->lose();
 }
 
-// `last`: the piece that the GPU may still copy.
-bool Passage::receive_one(Line* line, Stage** last) {
+// `last`: the piece that the GPU may still copy. kInvalid: what came makes no sense.
+base::Status Passage::receive_one(Line* line, Stage** last) {
   PassageFrame frame;
   transport::Channel& channel = *line->channel;
   auto* head = reinterpret_cast<uint8_t*>(&frame);
   size_t got = 0;
   if (*last != nullptr) {
     base::Result<size_t> some = channel.receive(head, 0, sizeof frame, {});
-    if (!some.ok()) return false;
+    if (!some.ok()) return some.status();
     got = *some;
     if (got == 0) {  // this thread may sleep now
       Hold hold(mutex_);
@@ -329,13 +349,21 @@ bool Passage::receive_one(Line* line, Stage** last) {
     }
   }
   const size_t rest = sizeof frame - got;
-  if (rest != 0 && !channel.receive(head + got, rest, rest, {}).ok()) return false;
-  if (!is_sound(frame)) return false;
+  if (rest != 0) {
+    const base::Result<size_t> came = channel.receive(head + got, rest, rest, {});
+    if (!came.ok()) return came.status();
+  }
+  const bool data = frame.says == PassageSays::kData;
+  if (!is_sound(frame) || (line->carrier != nullptr && !data)) return nonsense();
   Stage* stage = *last == &line->in[0] ? &line->in[1] : &line->in[0];
-  if (frame.bytes != 0 && !channel.receive(stage->memory, frame.bytes, frame.bytes, {}).ok())
-    return false;
+  if (data) {
+    const base::Result<size_t> came = channel.receive(stage->memory, frame.bytes, frame.bytes, {});
+    if (!came.ok()) return came.status();
+  }
   Hold hold(mutex_);
-  if (frame.says != PassageSays::kData) {
+  if (line->carrier != nullptr) ++line->got;
+  if (frame.says == PassageSays::kLeft) return hear_left(frame) ? base::Status() : nonsense();
+  if (!data) {
     PassageLedger::Steps steps;
     ledger_.heard(frame, &steps);
     take(steps);
@@ -343,7 +371,7 @@ bool Passage::receive_one(Line* line, Stage** last) {
     if (*last != nullptr) land(*last, &hold);
     *last = stage;
   }
-  return true;
+  return base::Status();
 }
 
 // False: nobody wants it any more.
@@ -374,13 +402,16 @@ void Passage::send_all(Line* line) {
       alive = send_frames(line, &hold);
     } else if (next != nullptr) {
       alive = send_piece(line, &next, &hold);
-    } else if (!unpins_ && next_piece(&piece)) {
+    } else if (takes_pieces(line) && !unpins_ && next_piece(&piece)) {
       next = &line->out[0];
       begin(next, piece, &hold);
+    } else if (line->carrier != nullptr && fabric_ == Fabric::kFailed) {
+      break;
     } else {
-      ++idle_senders_;
-      (is_first(line) ? changed_ : pieces_).wait(hold);
-      --idle_senders_;
+      const bool idle = takes_pieces(line);
+      idle_senders_ += idle ? 1 : 0;
+      (is_first(line) || line == &fabric_line(0) ? changed_ : pieces_).wait(hold);
+      idle_senders_ -= idle ? 1 : 0;
     }
   }
   if (next != nullptr) land(next, &hold);
@@ -389,6 +420,11 @@ void Passage::send_all(Line* line) {
 }
 
 bool Passage::next_piece(Piece* piece) {
+  for (; !again_.empty();) {
+    *piece = again_.front();
+    again_.pop_front();
+    if (ledger_.find(piece->operation) != nullptr) return true;
+  }
   for (; !sends_.empty(); sends_.pop_front()) {
     piece->operation = sends_.front();
     if (ledger_.next_piece(piece->operation, kPassagePieceBytes, &piece->at, &piece->bytes))
@@ -413,20 +449,126 @@ bool Passage::send_piece(Line* line, Stage** next, Hold* hold) {
   Stage* stage = *next;
   *next = nullptr;
   Piece piece;
-  if (idle_senders_ == 0 && !unpins_ && next_piece(&piece)) {
+  if (idle_senders_ == 0 && takes_pieces(line) && !unpins_ && next_piece(&piece)) {
     *next = stage == &line->out[0] ? &line->out[1] : &line->out[0];
     begin(*next, piece, hold);
   }
   land(stage, hold);  // says so in the ledger: the answer may come before `send` ends
-  const Piece& sent = stage->piece;
+  const Piece sent = stage->piece;
   if (stage->result != CUDA_SUCCESS || ledger_.find(sent.operation) == nullptr) return true;
+  const bool fabric = line->carrier != nullptr;
+  if (fabric && fabric_ == Fabric::kFailed) {
+    send_again(sent);
+    return true;
+  }
+  if (fabric) note_sent(line, sent);
+  line->sending = true;
   PassageFrame head = {PassageSays::kData, static_cast<uint32_t>(sent.bytes), sent.operation,
                        sent.at};
   const iovec parts[] = {{&head, sizeof head}, {stage->memory, sent.bytes}};
   hold->unlock();
-  const bool alive = line->channel->send(parts, 2).ok();
+  const base::Status status = line->channel->send(parts, 2);
   hold->lock();
-  return alive;
+  line->sending = false;
+  if (!fabric) return status.ok();
+  changed_.notify_all();
+  // The other end's goodbye ends the passage, and the receiver sees it.
+  if (!status.ok() && !line->carrier->peer_closed()) fail_fabric(status.message());
+  return true;
+}
+
+// ---- the fabric ----
+
+std::shared_ptr<session::LatePinned> Passage::open_fabric(
+    std::function<void(const std::string& why)> left) {
+  {
+    const Hold hold(mutex_);
+    left_ = std::move(left);
+  }
+  (void)known_->add(memory_[1].at, memory_[1].bytes);
+  return known_;
+}
+
+base::Status Passage::take_carriers(std::vector<std::unique_ptr<transport::Carrier>> carriers) {
+  const Hold hold(mutex_);
+  const base::Status late(base::Code::kUnavailable, "the passage has ended");
+  if (lost_ || ended_ || fabric_ != Fabric::kNone || lines_[0].channel == nullptr) return late;
+  fabric_ = Fabric::kTaken;
+  fabric_wanted_ = true;  // the next copy pins its memory
+  for (size_t i = 1; i < carriers.size() && i <= kFabricLinesMax; ++i) {
+    if (carriers[i] == nullptr) continue;
+    Line& line = fabric_line(i - 1);
+    line.carrier = carriers[i].get();
+    line.channel = std::move(carriers[i]);
+    if (line.receiver.start("passage-in", receive_main, &line) &&
+        line.sender.start("passage-out", send_main, &line))
+      continue;
+    fail_fabric("there is no thread for it");
+    return base::Status(base::Code::kExhausted, fabric_why_);
+  }
+  return base::Status();
+}
+
+void Passage::use_carriers() {
+  const Hold hold(mutex_);
+  if (fabric_ != Fabric::kTaken) return;
+  fabric_ = Fabric::kUsed;
+  changed_.notify_all();
+  pieces_.notify_all();
+}
+
+// Under the lock, as hear_left, note_sent and send_again.
+void Passage::fail_fabric(const std::string& why) {
+  if (fabric_ == Fabric::kFailed) return;
+  fabric_ = Fabric::kFailed;
+  fabric_why_ = why;
+  for (size_t i = 0; i < kFabricLinesMax; ++i)
+    if (fabric_line(i).carrier != nullptr) fabric_line(i).carrier->interrupt();
+  changed_.notify_all();
+  pieces_.notify_all();
+}
+
+// The line's receiver, at its end. Tells the other end what it got over it.
+void Passage::leave_fabric(Line* line, const std::string& why) {
+  Hold hold(mutex_);
+  if (lost_ || ended_) return;
+  fail_fabric(why);
+  changed_.wait(hold, [line] { return !line->sending; });
+  uint8_t nothing[1];
+  (void)line->carrier->leave(nothing, sizeof nothing, line->carrier->sent(), 0);
+  const auto number = static_cast<uint64_t>(line - &fabric_line(0));
+  frames_.push_back({PassageSays::kLeft, 0, number, line->got});
+  changed_.notify_all();
+}
+
+// The other end takes nothing more from that line. What it has not got goes once more. False: it
+// speaks of what was not.
+bool Passage::hear_left(const PassageFrame& frame) {
+  if (frame.operation >= kFabricLinesMax) return false;
+  Line& line = fabric_line(frame.operation);
+  if (line.peer_left || frame.value > line.heard + line.sent.size()) return false;
+  line.peer_left = true;
+  fail_fabric("the other server has left it");
+  for (const Piece& piece : line.sent)
+    if (line.heard++ >= frame.value) send_again(piece);
+  line.sent.clear();
+  if (!left_told_ && left_ != nullptr) left_(fabric_why_);
+  left_told_ = true;
+  return true;
+}
+
+void Passage::note_sent(Line* line, const Piece& piece) {
+  for (; !line->sent.empty() && ledger_.find(line->sent.front().operation) == nullptr;
+       ++line->heard)
+    line->sent.pop_front();
+  line->sent.push_back(piece);
+}
+
+void Passage::send_again(const Piece& piece) {
+  ledger_.again(piece.operation, piece.bytes);
+  again_.push_back(piece);
+  changed_.notify_all();
+  pieces_.notify_all();
 }
 
 }  // namespace tendril::worker::cuda

@@ -3,8 +3,10 @@
 // receives and writes to the GPU, the other reads from the GPU and sends. They copy in streams of
 // their own, so neither ever waits for work of the program. While a thread works on its connection
 // with a piece, the GPU copies its next or its last one. Pieces of a copy go over whichever line is
-// free; all else goes over the first. Which half waits for what is the ledger's (ledger.h). Any
-// thread, unless a member says otherwise.
+// free; all else goes over the first. Which half waits for what is the ledger's (ledger.h). Pieces
+// may go over to lines of a fabric while the passage is in use (docs/decisions/0046). When these
+// fail, both ends say on the first line what they have got over each, and the rest goes over the
+// connections. Any thread, unless a member says otherwise.
 #pragma once
 
 #include <chrono>
@@ -19,6 +21,8 @@
 
 #include "base/thread.h"
 #include "gpu/cuda/driver.h"
+#include "session/choice/late_pinned.h"
+#include "transport/lasting/lasting.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"
 #include "worker/cuda/executor/contexts.h"
@@ -27,9 +31,11 @@
 
 namespace tendril::worker::cuda {
 
-// Of one passage: two pieces for each thread of each line.
+inline constexpr uint32_t kFabricLinesMax = 4;
+// Of one passage: two pieces for each thread of each line. Its fabric's are used once there is one.
 inline constexpr size_t kPassageMemoryBytes =
     size_t{4} * kPassagePieceBytes * wire::kPassageLinesMax;
+inline constexpr size_t kFabricMemoryBytes = size_t{4} * kPassagePieceBytes * kFabricLinesMax;
 
 // What holds a stream: it waits until the word is at least `value`.
 struct PassageHold {
@@ -52,7 +58,7 @@ struct PassageWork {
   int result = 0;
 };
 
-class Passage {
+class Passage final : public transport::Carried {
  public:
   // `released`: a hold has ended, and its word may be used again.
   Passage(gpu::Driver* driver, std::function<void(CUcontext, const PassageHold&)> released);
@@ -61,6 +67,13 @@ class Passage {
   // A line's connection. Null: there will be none. Without the first one the passage is lost, and
   // the others come after it.
   void connect(uint32_t line, std::unique_ptr<transport::Channel> channel);
+  // Before a fabric is tried for it, once. What its lines' memory is to be registered with. `left`:
+  // the fabric has failed, and both ends have left it; called once, under the passage's lock.
+  std::shared_ptr<session::LatePinned> open_fabric(
+      std::function<void(const std::string& why)> left);
+  // Carried. The first carrier is for calls, of which a passage has none.
+  base::Status take_carriers(std::vector<std::unique_ptr<transport::Carrier>> carriers) override;
+  void use_carriers() override;
   // Pins what the pieces go through, in the executor's current context, if that is not done yet.
   // Executor thread.
   void pin(CUcontext context);
@@ -94,13 +107,32 @@ class Passage {
   struct Line {
     Passage* passage = nullptr;
     std::unique_ptr<transport::Channel> channel;  // constant once the threads run
+    transport::Carrier* carrier = nullptr;        // of a fabric: the channel
     Stage in[2], out[2];                          // the receiver's and the sender's
     base::Thread receiver, sender;
+    // Of a fabric. What was sent and the other end may lack, behind `heard` pieces that it has got
+    // or does not need; how many this end has got.
+    std::deque<Piece> sent;
+    uint64_t heard = 0, got = 0;
+    bool sending = false;    // its thread uses the carrier
+    bool peer_left = false;  // the other end takes nothing more from it
+  };
+  enum class Fabric : uint8_t {
+    kNone,
+    kTaken,   // pieces may come over it
+    kUsed,    // and they go over it
+    kFailed,  // for good
+  };
+  // Pinned for the GPU as a whole.
+  struct Memory {
+    uint8_t* at = nullptr;
+    size_t bytes = 0;
+    CUcontext pinned_in = nullptr;  // null: it is not
   };
 
   static void receive_main(void* line);
   static void send_main(void* line);
-  bool receive_one(Line* line, Stage** last);
+  base::Status receive_one(Line* line, Stage** last);
   bool write_piece(const PassageFrame& frame, Stage* stage, Hold* hold);
   void send_all(Line* line);
   bool next_piece(Piece* piece);
@@ -117,6 +149,15 @@ class Passage {
   // Lands what the GPU copies. Null: in any context.
   void land_all(CUcontext context, Hold* hold);
   bool is_first(const Line* line) const { return line == &lines_[0]; }
+  bool takes_pieces(const Line* line) const {
+    return (line->carrier != nullptr) == (fabric_ == Fabric::kUsed);
+  }
+  Line& fabric_line(size_t number) { return lines_[wire::kPassageLinesMax + number]; }
+  void fail_fabric(const std::string& why);
+  void leave_fabric(Line* line, const std::string& why);
+  bool hear_left(const PassageFrame& frame);
+  void note_sent(Line* line, const Piece& piece);
+  void send_again(const Piece& piece);
   void take(const PassageLedger::Steps& steps);
   void finish(std::map<uint64_t, PassageWork>::iterator at);
   void shut_down();
@@ -130,13 +171,20 @@ class Passage {
   std::map<uint64_t, PassageWork> works_;
   std::deque<PassageFrame> frames_;  // to be sent
   std::deque<uint64_t> sends_;       // whose bytes are to be sent
+  std::deque<Piece> again_;          // that a fabric lost
   uint32_t idle_senders_ = 0;
   uint64_t given_up_ = 0;  // settle() waits for later ones only
   bool lost_ = false, ended_ = false;
-  bool unpins_ = false;            // nobody begins to copy now
-  uint8_t* memory_ = nullptr;      // of all lines' pieces
-  CUcontext pinned_in_ = nullptr;  // null: it is not
-  Line lines_[wire::kPassageLinesMax];
+  bool unpins_ = false;  // nobody begins to copy now
+  // Of all lines' pieces: of the connections, and of the fabric. Without the first there is none.
+  Memory memory_[2];
+  bool fabric_wanted_ = false;
+  Fabric fabric_ = Fabric::kNone;
+  std::string fabric_why_;  // it failed
+  bool left_told_ = false;
+  std::function<void(const std::string&)> left_;
+  const std::shared_ptr<session::LatePinned> known_ = std::make_shared<session::LatePinned>();
+  Line lines_[wire::kPassageLinesMax + kFabricLinesMax];
 };
 
 }  // namespace tendril::worker::cuda

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transport/tcp/socket.h"
+#include "transport/testing/rdma_channels.h"
 #include "worker/cuda/testing/driver.h"
 
 namespace tendril::worker::cuda {
@@ -40,6 +41,15 @@ struct End {
     ASSERT_EQ(driver->cuStreamCreate(&out, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     passage = std::make_unique<Passage>(driver, [this](CUcontext, const PassageHold&) { ++over; });
     passage->pin(context);
+  }
+  void reopen(gpu::Driver* with) {
+    passage.reset();
+    passage = std::make_unique<Passage>(with, [this](CUcontext, const PassageHold&) { ++over; });
+    passage->pin(context);
+  }
+  void forget(CUdeviceptr at) const {
+    EXPECT_EQ(driver->cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(driver->cuMemFree_v2(at), CUDA_SUCCESS);
   }
   CUdeviceptr holding(const std::vector<uint8_t>& bytes) const {
     CUdeviceptr at = 0;
@@ -94,46 +104,169 @@ class PassageTest : public ::testing::Test {
     return holds();
   }
 
-  std::unique_ptr<gpu::Driver> driver_;
-  End here_, there_;
-};
+  // What a trial would do: RDMA over the double carries the pieces from now on.
+  void move_to_fabric() {
+    transport::rdma::Sizes sizes;
+    sizes.channels = 1 + kFabricLinesMax;
+    sizes.report_ms = 200;
+    std::unique_ptr<transport::rdma::End> ends[2];
+    for (auto& end : ends) end = transport::rdma::End::make(verbs_.open("").take(), sizes).take();
+    ASSERT_TRUE(ends[1]->connect(ends[0]->blob()).ok());
+    ASSERT_TRUE(ends[0]->connect(ends[1]->blob()).ok());
+    base::Fd theirs, ours = transport::tcp_sockets(&theirs);
+    base::Fd* const witnesses[] = {&ours, &theirs};
+    Passage* const passages[] = {here_.passage.get(), there_.passage.get()};
+    for (int i = 0; i < 2; ++i) {
+      passages[i]
+          ->open_fabric([this, i](const std::string&) { ++left_[i]; })
+          ->settle(ends[i]->memory());
+      ASSERT_TRUE(passages[i]->take_carriers(ends[i]->channels(std::move(*witnesses[i]))).ok());
+      counts_[i] = ends[i]->counts();
+    }
+    for (Passage* passage : passages) passage->use_carriers();
+    here_.passage->pin(here_.context);
+    there_.passage->pin(there_.context);
+  }
 
-// Each thread of a line has two pieces, and uses each again and again.
-TEST_F(PassageTest, EveryByteArrivesInItsPlaceOverOneLineAndOverMany) {
-  std::mt19937_64 dice(11);
   struct Copy {
     std::vector<uint8_t> bytes;
     End *from, *to;
     CUdeviceptr source, target;
     uint32_t words[2] = {0, 0};
   };
-  uint64_t operation = 0, copies_of_all = 0;
-  connect(0);
-  for (const uint32_t lines : {1u, 3u, 8u}) {
-    for (uint32_t line = lines == 3 ? 1 : 3; line < lines; ++line) connect(line);
-    std::vector<Copy> copies(24);
+  // Both ways at once, of random sizes. False: they do not end.
+  bool copies_arrive(
+      size_t count, uint64_t bytes_most, std::mt19937_64* dice,
+      const std::function<void()>& meanwhile = [] {}) {
+    std::vector<Copy> copies(count);
     for (Copy& copy : copies) {
-      copy.bytes.resize(1 + dice() % (dice() % 2 == 0 ? 5000 : 7 * kMib));
-      for (uint8_t& byte : copy.bytes) byte = static_cast<uint8_t>(dice());
-      const bool back = dice() % 2 == 0;
+      copy.bytes.resize(1 + (*dice)() % ((*dice)() % 2 == 0 ? 5000 : bytes_most));
+      uint64_t word = (*dice)();
+      for (uint8_t& byte : copy.bytes)
+        byte =
+            static_cast<uint8_t>((word = word * 6364136223846793005u + 1442695040888963407u) >> 56);
+      const bool back = (*dice)() % 2 == 0;
       copy.from = back ? &there_ : &here_;
       copy.to = back ? &here_ : &there_;
       copy.source = copy.from->holding(copy.bytes);
       copy.target = copy.to->holding(std::vector<uint8_t>(copy.bytes.size()));
     }
     for (Copy& copy : copies) {
-      ++operation;
-      copy.from->begin(operation, PassageRole::kSend, copy.source, copy.bytes.size(),
+      ++operation_;
+      copy.from->begin(operation_, PassageRole::kSend, copy.source, copy.bytes.size(),
                        &copy.words[0]);
-      copy.to->begin(operation, PassageRole::kReceive, copy.target, copy.bytes.size(),
+      copy.to->begin(operation_, PassageRole::kReceive, copy.target, copy.bytes.size(),
                      &copy.words[1]);
     }
-    copies_of_all += copies.size();
-    ASSERT_TRUE(eventually([&] { return here_.over + there_.over == 2 * copies_of_all; }));
+    meanwhile();
+    const bool over = eventually([&] { return here_.over + there_.over == 2 * operation_; });
+    bytes_ = 0;
     for (const Copy& copy : copies) {
       EXPECT_EQ(copy.words[0] + copy.words[1], 2u);
       EXPECT_TRUE(copy.to->contents(copy.target, copy.bytes.size()) == copy.bytes);
+      bytes_ += copy.bytes.size();
+      copy.from->forget(copy.source);
+      copy.to->forget(copy.target);
     }
+    return over;
+  }
+
+  std::unique_ptr<gpu::Driver> driver_;
+  transport::rdma::VerbsDouble verbs_;
+  std::shared_ptr<transport::rdma::CopyCounts> counts_[2];
+  std::atomic<int> left_[2] = {0, 0};  // how often an end said that the fabric is left
+  uint64_t operation_ = 0, bytes_ = 0;
+  End here_, there_;
+};
+
+// Each thread of a line has two pieces, and uses each again and again.
+TEST_F(PassageTest, EveryByteArrivesInItsPlaceOverOneLineAndOverMany) {
+  std::mt19937_64 dice(11);
+  connect(0);
+  for (const uint32_t lines : {1u, 3u, 8u}) {
+    for (uint32_t line = lines == 3 ? 1 : 3; line < lines; ++line) connect(line);
+    ASSERT_TRUE(copies_arrive(24, 7 * kMib, &dice));
+  }
+}
+
+// No processor copies what is long: cards read from pinned memory into pinned memory.
+TEST_F(PassageTest, AFabricCarriesThePieces) {
+  std::mt19937_64 dice(12);
+  for (uint32_t line = 0; line < 3; ++line) connect(line);
+  ASSERT_TRUE(copies_arrive(8, 3 * kMib, &dice)) << "before it is there";
+  move_to_fabric();
+  ASSERT_TRUE(copies_arrive(24, 7 * kMib, &dice));
+  const uint64_t copied = counts_[0]->copied_bytes + counts_[1]->copied_bytes;
+  const uint64_t direct = counts_[0]->direct_bytes + counts_[1]->direct_bytes;
+  EXPECT_GE(direct + copied, 2 * bytes_) << "everything went over it, sent and received";
+  EXPECT_LT(copied, bytes_ / 20) << "heads, and pieces below 16 KiB";
+  EXPECT_EQ(left_[0] + left_[1], 0);
+}
+
+// The card fails at any work, with any result: before its effect or after it, one line or all.
+TEST_F(PassageTest, AFabricThatFailsLosesNothing) {
+  using transport::rdma::Fate;
+  std::mt19937_64 dice(std::random_device{}());
+  const Fate fates[] = {Fate::kUnanswered, Fate::kNotReady, Fate::kRemoteAccess, Fate::kOther};
+  int rounds_left = 0;
+  for (int round = 0; round < 16; ++round) {
+    const uint64_t seed = dice();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 chance(seed);
+    here_.reopen(driver_.get());
+    there_.reopen(driver_.get());
+    operation_ = here_.over = there_.over = left_[0] = left_[1] = 0;
+    for (uint32_t line = 0; line < 3; ++line) connect(line);
+    move_to_fabric();
+    const auto works = uint32_t(chance() % 120);
+    switch (chance() % 4) {
+      case 0:
+        verbs_.lose_reports(1 + works % 3);
+        break;
+      case 1:
+        ASSERT_TRUE(copies_arrive(10, 3 * kMib, &chance, [&] {
+          std::this_thread::sleep_for(std::chrono::microseconds(chance() % 3000));
+          verbs_.set_link(false);
+        }));
+        break;
+      default:
+        verbs_.fail_after(works, fates[chance() % std::size(fates)]);
+    }
+    ASSERT_TRUE(copies_arrive(14, 5 * kMib, &chance));
+    verbs_.set_link(true);
+    EXPECT_FALSE(here_.passage->is_lost() || there_.passage->is_lost());
+    ASSERT_TRUE(copies_arrive(6, 2 * kMib, &chance)) << "and it goes on";
+    verbs_.fail_after(UINT32_MAX, Fate::kOther);
+    verbs_.lose_reports(0);
+    rounds_left += left_[0] + left_[1] > 0 ? 1 : 0;
+  }
+  EXPECT_GE(rounds_left, 5) << "most faults end the fabric";
+}
+
+TEST_F(PassageTest, BothEndsHearThatAFabricWasLeft) {
+  std::mt19937_64 dice(13);
+  connect(0);
+  move_to_fabric();
+  ASSERT_TRUE(copies_arrive(4, 3 * kMib, &dice));
+  verbs_.set_link(false);
+  ASSERT_TRUE(copies_arrive(8, 3 * kMib, &dice));
+  EXPECT_TRUE(eventually([this] { return left_[0] == 1 && left_[1] == 1; }));
+}
+
+// The other worker may be its tenant's.
+TEST_F(PassageTest, WhoSpeaksNonsenseOfAFabricEndsThePassage) {
+  const PassageFrame all[] = {
+      {PassageSays::kLeft, 0, 0, 1},                // of a piece that was never sent
+      {PassageSays::kLeft, 0, kFabricLinesMax, 0},  // of a line that there is not
+      {PassageSays::kLeft, 7, 0, 0},                // with bytes
+  };
+  for (const PassageFrame& frame : all) {
+    here_.reopen(driver_.get());
+    std::unique_ptr<transport::Channel> peer;
+    here_.passage->connect(0, connection(&peer));
+    const iovec part = {const_cast<PassageFrame*>(&frame), sizeof frame};
+    ASSERT_TRUE(peer->send(&part, 1).ok());
+    EXPECT_TRUE(eventually([this] { return here_.passage->is_lost(); })) << frame.operation;
   }
 }
 

@@ -26,6 +26,12 @@ uint32_t passage_lines() {
   return static_cast<uint32_t>(std::clamp<uint64_t>(lines, 1, wire::kPassageLinesMax));
 }
 
+// "rdma": if it works; "tcp": nothing else; otherwise what is measured to be better.
+std::string wanted_way() {
+  const char* const wanted = getenv("TENDRIL_WORKER_PASSAGE_WAY");
+  return wanted != nullptr ? wanted : "";
+}
+
 void reply_open(session::Service* service, uint32_t reply_id, bool open, const std::string& why) {
   wire::cuda::passage_open_reply reply;
   reply.open = open ? 1 : 0;
@@ -44,10 +50,13 @@ Passages::Passages(Executor* executor, Exports* exports) : executor_(*executor),
 Passages::~Passages() {
   if (exports_ != nullptr) exports_->take_passages(nullptr);
   std::map<uint32_t, std::unique_ptr<Passage>> ending;
+  std::map<uint32_t, std::unique_ptr<FabricTrial>> trials;
   {
     std::lock_guard<std::mutex> hold(mutex_);
     ending.swap(passages_);
+    trials.swap(trials_);
   }
+  trials.clear();
   ending.clear();
   for (auto& [context, parts] : parts_) munmap(parts->words, kWordBytes);
 }
@@ -104,6 +113,7 @@ void Passages::passage_came(uint32_t number, std::unique_ptr<transport::Channel>
   Passage* passage = find(number % wire::kPassageLine);
   if (passage == nullptr) return;
   const bool open = channel != nullptr;
+  const bool sealed = open && strcmp(channel->kind(), "tcp") != 0;
   passage->connect(number / wire::kPassageLine, std::move(channel));
   Opening opening;
   {
@@ -114,6 +124,7 @@ void Passages::passage_came(uint32_t number, std::unique_ptr<transport::Channel>
     opening_.erase(asked);
   }
   if (open) dial_more(number, opening.token);
+  if (open) try_fabric(number, opening.token, sealed);
   reply_open(&executor_.service(), opening.reply_id, open, why);
 }
 
@@ -126,6 +137,64 @@ void Passages::dial_more(uint32_t number, const wire::PassageToken& token) {
     wanted.number += line * wire::kPassageLine;
     (void)exports_->dial_passage(number + line * wire::kPassageLine, wanted);
   }
+}
+
+// Copies go over the connections meanwhile. This end has made these, so it asks and chooses.
+void Passages::try_fabric(uint32_t number, const wire::PassageToken& token, bool sealed) {
+  const char* const lent = getenv("TENDRIL_RDMA_DEVICE");
+  if (lent == nullptr || strcmp(lent, "none") == 0) return;  // nobody expects it
+  if (wanted_way() == "tcp") return;
+  std::string refusal = fabric_refusal(lent, executor_.assignment().forbids_rdma != 0);
+  if (sealed)
+    refusal = "they are sealed, and RDMA travels in clear (--trusted-network, where that is right)";
+  if (refusal.empty() && make_trial(number, true) == nullptr)
+    refusal = "the session's part of the host's memory is used up";
+  if (!refusal.empty()) {
+    PassageWay way;
+    way.brief = "tcp";
+    way.text = "no RDMA: " + refusal;
+    return exports_->say_passage_way(number, way);
+  }
+  for (uint32_t i = 0; i < wire::kTrialLinesMax; ++i) {
+    const uint32_t line = (wire::kPassageLinesMax + i) * wire::kPassageLine;
+    wire::PassageToken wanted = token;
+    wanted.number += line;
+    (void)exports_->dial_passage(number + line, wanted);
+  }
+}
+
+FabricTrial* Passages::make_trial(uint32_t number, bool chooses) {
+  Passage* const passage = find(number);
+  if (passage == nullptr || !executor_.host().take(kFabricMemoryBytes)) return nullptr;
+  FabricTrial::Task task;
+  task.passage = passage;
+  task.chooses = chooses;
+  task.forced = wanted_way() == "rdma";
+  task.refusal =
+      fabric_refusal(getenv("TENDRIL_RDMA_DEVICE"), executor_.assignment().forbids_rdma != 0);
+  task.tell = [this, number](const PassageWay& way) {
+    if (!way.carried && !way.failed) executor_.host().give_back(kFabricMemoryBytes);
+    exports_->say_passage_way(number, way);
+  };
+  auto trial = std::make_unique<FabricTrial>(std::move(task));
+  FabricTrial* const made = trial.get();
+  std::lock_guard<std::mutex> hold(mutex_);
+  trials_[number] = std::move(trial);
+  return made;
+}
+
+// The thread that listens to tendrild, as above.
+void Passages::trial_came(uint32_t number, uint32_t index, base::Fd connection,
+                          const std::string& known) {
+  FabricTrial* trial = nullptr;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    const auto found = trials_.find(number);
+    if (found != trials_.end()) trial = found->second.get();
+  }
+  // The other end has asked for it.
+  if (trial == nullptr && connection.valid()) trial = make_trial(number, false);
+  if (trial != nullptr) trial->take(index, std::move(connection), known);
 }
 
 // ---- what contexts have ----

@@ -13,6 +13,7 @@
 
 #include "worker/core/exports.h"
 #include "worker/cuda/executor/executor.h"
+#include "worker/cuda/passage/fabric_trial.h"
 #include "worker/cuda/passage/passage.h"
 
 namespace tendril::worker::cuda {
@@ -70,6 +71,8 @@ class Passages final : private PassageTaker {
 
   void passage_came(uint32_t number, std::unique_ptr<transport::Channel> channel,
                     const std::string& why) override;
+  void trial_came(uint32_t number, uint32_t index, base::Fd connection,
+                  const std::string& known) override;
   Passage* find(uint32_t number);
   Passage* make(uint32_t number);
   std::vector<Passage*> used_by(CUcontext context);
@@ -93,7 +96,10 @@ class Passages final : private PassageTaker {
     wire::PassageToken token = {};
   };
   void dial_more(uint32_t number, const wire::PassageToken& token);
-  std::map<uint32_t, Opening> opening_;  // by passage
+  void try_fabric(uint32_t number, const wire::PassageToken& token, bool sealed);
+  FabricTrial* make_trial(uint32_t number, bool chooses);
+  std::map<uint32_t, Opening> opening_;                      // by passage
+  std::map<uint32_t, std::unique_ptr<FabricTrial>> trials_;  // by passage; they end before these
   std::map<CUcontext, std::unique_ptr<Parts>> parts_;
   std::deque<Arrival> arrivals_;
   std::vector<Arrival*> spare_;
