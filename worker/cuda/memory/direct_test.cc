@@ -29,11 +29,7 @@ class PlayedPort final : public transport::CardPort {
   Status add_device(const transport::DeviceRange& range) override {
     if (refuses_) return Status(Code::kUnsupported, "played0:1 takes no dma-buf of the GPU");
     EXPECT_EQ(known_.count(range.address), 0u) << "registered twice";
-    if (range.descriptor < 0) {
-      EXPECT_TRUE(has_peer_module_);
-      known_[range.address] = {nullptr, range.bytes};
-      return Status();
-    }
+    if (range.descriptor < 0) return Status(Code::kUnsupported, "played0:1 takes dma-bufs only");
     void* const mapped = mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                               range.descriptor, off_t(range.offset));
     EXPECT_NE(mapped, MAP_FAILED);
@@ -43,7 +39,7 @@ class PlayedPort final : public transport::CardPort {
   void remove_device(uint64_t address) override {
     const auto found = known_.find(address);
     if (found == known_.end()) return;
-    if (found->second.mapped != nullptr) munmap(found->second.mapped, found->second.bytes);
+    munmap(found->second.mapped, found->second.bytes);
     known_.erase(found);
   }
   Result<uint64_t> move(uint64_t from, uint64_t to, uint64_t bytes) override {
@@ -63,7 +59,6 @@ class PlayedPort final : public transport::CardPort {
   size_t parts() const { return known_.size(); }
 
   bool refuses_ = false, fails_ = false, writes_wrongly_ = false, reads_wrongly_ = false;
-  bool has_peer_module_ = false;
   uint64_t to_device_ns_ = 1'000, to_host_ns_ = 1'000;
   unsigned moves_ = 0;
 
