@@ -113,10 +113,9 @@ class SlowReader final : public transport::Channel {
     return inner_.send_some(parts, count, timeout_ms);
   }
   Result<size_t> receive(void* into, size_t min, size_t max, transport::Wait wait) override {
-    if (base::now_ns() < sleeps_until_ns_) return size_t(0);
-    Result<size_t> got = inner_.receive(into, min, max, wait);
-    if (got.ok() && *got == 0) sleeps_until_ns_ = base::now_ns() + 20'000'000u;
-    return got;
+    const bool runs = sleeps_until_ns_ != 0 && base::now_ns() >= sleeps_until_ns_;
+    if (runs || sleeps_until_ns_ == 0) sleeps_until_ns_ = base::now_ns() + 20'000'000u;
+    return runs ? inner_.receive(into, min, max, wait) : size_t(0);
   }
   void shutdown() override { inner_.shutdown(); }
   const char* kind() const override { return "slow"; }
