@@ -21,6 +21,8 @@ HAS_PYOPENCL = (
     os.path.exists(PYTHON)
     and subprocess.run([PYTHON, "-c", "import pyopencl"], capture_output=True).returncode == 0
 )
+# scripts/longtest opencl: also what takes hours.
+WHOLE = os.environ.get("TENDRIL_OPENCL_SUITES") == "whole"
 POCL = {"OCL_ICD_VENDORS": str(POCL_FILE)}  # and no other driver of the machine
 
 

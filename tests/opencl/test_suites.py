@@ -14,14 +14,13 @@ import sys
 import tempfile
 import unittest
 
-from server import HAS_LOADER, HAS_POCL, POCL, OpenclServer, natively, run
+from server import HAS_LOADER, HAS_POCL, POCL, WHOLE, OpenclServer, natively, run
 from harness import ADDRESS_SANITIZED, THREAD_SANITIZED
 
 SUITES = pathlib.Path(__file__).resolve().parent / "suites"
 sys.path.insert(0, str(SUITES))
 import parts  # noqa: E402
 
-WHOLE = os.environ.get("TENDRIL_OPENCL_SUITES") == "whole"
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 HAS_PIGLIT = (LIBRARIES / "piglit" / "tests" / "cl.xml.gz").exists()
 CTS = {name: value for name, value in os.environ.items() if name.startswith("TENDRIL_OPENCL_CTS")}
