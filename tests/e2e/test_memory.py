@@ -168,7 +168,7 @@ class Charging(unittest.TestCase):
         return out
 
     def test_addresses_that_the_program_has_itself(self):
-        drivers, proposed = 0x6600_0000_0000, 0x2000_0000_0000
+        drivers, proposed = 0x4800_0000_0000, 0x2000_0000_0000
         with Server(environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
                 # cuMemAlloc agrees with the worker on addresses and pays ahead, once each. No block

@@ -33,10 +33,10 @@ struct AddressPlan {
 inline constexpr AddressPlan kBeyondProcesses = {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000,
                                                  UINT64_MAX, false};
 // As with NVIDIA's driver: addresses that something else may have, in this process or in a
-// client's. Above executables and their heaps, below the room that workers leave for clients
-// (worker/core/client_room.h).
-inline constexpr AddressPlan kWithinProcesses = {0x6600'0000'0000, 1ull << 36, 0x6700'0000'0000,
-                                                 0x6780'0000'0000, true};
+// client's. Below executables and the room that workers leave for clients
+// (worker/core/client_room.h), above the window of pinned memory (transport/host_window.h).
+inline constexpr AddressPlan kWithinProcesses = {0x4800'0000'0000, 1ull << 36, 0x4c00'0000'0000,
+                                                 0x4d00'0000'0000, true};
 const AddressPlan& address_plan();
 
 enum class MemoryKind : uint8_t {
