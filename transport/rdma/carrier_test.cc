@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
 #include <thread>
@@ -89,6 +90,7 @@ class CarrierTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
+  std::deque<std::vector<uint8_t>> devices_;  // what verbs_ reaches
   VerbsDouble verbs_;
   std::unique_ptr<Network> network_;
   std::array<std::array<std::unique_ptr<Channel>, kLines>, 2> channels_;
@@ -423,7 +425,7 @@ TEST_F(CarrierTest, ACopyOfAGpusMemoryThatFailsGoesOnOverTcp) {
     open();
     std::vector<uint32_t> device(250'000), host(device.size() + 1), staged(device.size());
     const size_t bytes = device.size() * sizeof device[0];
-    auto* const behind = new std::vector<uint8_t>(bytes);  // as long as the double
+    std::vector<uint8_t>* const behind = &devices_.emplace_back(bytes);
     const uint64_t address = verbs_.add_device_memory(behind);
     const bool to_host = works % 2 != 0;
     for (size_t i = 0; i < device.size(); ++i) (to_host ? device : host)[i] = word_at(i, works);
