@@ -490,13 +490,13 @@ std::string text_of(const wire::ExportRecord& record) {
 
 void Sessions::worker_told(Session* session, const wire::WorkerRequest& request,
                            const std::string& tail) {
-  const std::string text = text_of(request.record);
   if (request.kind == wire::WorkerRequestKind::kPassageWay)
-    return passage_goes(session, request.record, text, tail);
+    return passage_goes(session, request.record, text_of(request.record), tail);
   if (request.kind == wire::WorkerRequestKind::kLink) {
-    session->link = text;
+    session->link = text_of(request.record);
     return;
   }
+  const std::string text = base::printable(tail);
   log(Level::kInfo, "session %llu: GPUDirect: %s", static_cast<unsigned long long>(session->id),
       text.c_str());
   session->direct = session->direct || text.rfind("no: ", 0) != 0;

@@ -150,7 +150,7 @@ enum class WorkerRequestKind : uint32_t {
   kReturned = 16,   // everything is back
   kForgot = 17,     // it has no copies in the host's memory
   kLink = 18,       // `record.content` says what carries the session, for people
-  kDirect = 19,     // `record.content` says what GPUDirect does for it, for people
+  kDirect = 19,     // the tail says what GPUDirect does for it, for people
   // What carries passage `record.bytes`, for people. The tail: a line for the log, then what is to
   // be remembered of the way.
   kPassageWay = 20,

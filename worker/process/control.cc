@@ -23,6 +23,8 @@
 namespace tendril::worker {
 namespace {
 
+constexpr size_t kTextBytesMost = 1000;  // for people
+
 using base::Code;
 using base::Status;
 
@@ -115,7 +117,16 @@ void DaemonLink::say_learned(const std::string& call) {
 }
 
 void DaemonLink::tell_direct(const std::string& text) {
-  say_text(wire::WorkerRequestKind::kDirect, text);
+  wire::WorkerRequest request = {};
+  request.kind = wire::WorkerRequestKind::kDirect;
+  say_at_length(request, base::printable(text, kTextBytesMost));
+}
+
+void DaemonLink::say_at_length(const wire::WorkerRequest& request, const std::string& tail) {
+  const auto* raw = reinterpret_cast<const uint8_t*>(&request);
+  std::vector<uint8_t> all(raw, raw + sizeof request);
+  all.insert(all.end(), tail.begin(), tail.end());
+  (void)session::send_descriptors(socket_, all.data(), all.size(), nullptr, 0);
 }
 
 base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessage& message,
@@ -443,11 +454,7 @@ void DaemonLink::say_passage_way(uint32_t number, const PassageWay& way) {
   request.record.bytes = number;
   memcpy(request.record.content, way.brief.data(),
          std::min(way.brief.size(), sizeof request.record.content - 1));
-  const std::string tail = base::printable(way.text, 1000) + "\n" + way.remembered;
-  const auto* raw = reinterpret_cast<const uint8_t*>(&request);
-  std::vector<uint8_t> all(raw, raw + sizeof request);
-  all.insert(all.end(), tail.begin(), tail.end());
-  (void)session::send_descriptors(socket_, all.data(), all.size(), nullptr, 0);
+  say_at_length(request, base::printable(way.text, kTextBytesMost) + "\n" + way.remembered);
 }
 
 void DaemonLink::release(const wire::ExportRecord& record) {

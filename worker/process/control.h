@@ -82,6 +82,7 @@ class DaemonLink final : public Exports, public ParkLine {
   base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd,
                    uint32_t number = 0);
   void say_text(wire::WorkerRequestKind kind, const std::string& text);
+  void say_at_length(const wire::WorkerRequest& request, const std::string& tail);
   // Chooses among the offers and reports the choice or the failure to the daemon.
   base::Result<session::Choice> answer_offers(const wire::WorkerMessage& message,
                                               const std::vector<uint8_t>& tail);

@@ -299,7 +299,8 @@ void Direct::try_cards(Gpu* gpu, const DeviceBlocks::Block& block, uint64_t addr
         continue;
       }
       const DirectChoice choice = choose_direct(trial, mode_);
-      tell(base::format("%s, %s: to it %.2fx%s, from it %.2fx%s", port->name().c_str(),
+      tell(base::format("%s%s, %s: to it %.2fx%s, from it %.2fx%s",
+                        choice.to_device || choice.to_host ? "" : "no: ", port->name().c_str(),
                         text_of(closeness(place, places[i])), choice.gain_to_device,
                         choice.to_device ? "" : " (no)", choice.gain_to_host,
                         choice.to_host ? "" : " (no)"));
