@@ -29,8 +29,9 @@ TEST(ClientRoom, LiesAboveWhatIsMappedAfterwards) {
               for (const size_t bytes : {size_t{1} << 20, size_t{1} << 30, size_t{8} << 20}) {
                 const uint64_t at = mapped(bytes);
                 if (at > here || here - at < uint64_t{4} << 40) return 1;
+                if (at + bytes > room_for_clients().begin) return 2;
               }
-              return 0;
+              return room_for_clients().begin < room_for_clients().end ? 0 : 3;
             }));
 }
 
